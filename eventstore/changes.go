@@ -1,0 +1,117 @@
+package eventstore
+
+import (
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Changes is everything that one unit of work changes, as data. The zero value changes nothing.
+//
+// A store applies it in this order, so that locks are held as briefly as possible: what the application did through
+// SQL came first; then replies, snapshots, halts and dead letters; last, in this order, the fences, the checkpoints in
+// lane order, and the lanes' counters in lane order, from which the sequences of the events are drawn.
+// Any refusal rolls the whole unit of work back.
+type Changes struct {
+	// Fence is the unit in whose name this commits. Its zero value fences with the process alone (every commit of a
+	// process that owns its store is fenced by its start generation anyway).
+	Fence Fence
+
+	Append  []Append         // events of entities, with the version expected
+	Publish []event.Envelope // events and commands that no entity emitted, into the lane Ref() of each
+
+	Advance []Advance // checkpoints moved
+
+	Snapshot *Snapshot
+	Reply    *Reply
+
+	Halt     *Halt    // the unit stops before this event
+	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt = [*HaltMovedError]
+	Dead     []Dead   // dead letters of the unit's handler
+}
+
+// Fence is the check "do I still hold this unit at this generation", made in the transaction it guards.
+type Fence struct {
+	Unit       event.Unit
+	Generation event.Generation // the unit's row must be at exactly this; 0 where units are not leased: no check
+}
+
+// Append adds events to one stream. The envelopes' Stream, StreamVersion, Sequence and StoreID are set by the store.
+type Append struct {
+	Stream   event.Stream
+	Expected uint64 // version of the stream's last event, 0 for a stream that does not exist yet
+	Events   []event.Envelope
+}
+
+// Advance moves the checkpoint of (unit name, lane) by compare-and-set: from exactly From, which is what this
+// activation last read or wrote (0 = there is none yet), to To. The name is that of Changes.Fence.Unit, which must be set.
+type Advance struct {
+	Lane    event.LaneRef
+	From    event.Sequence
+	To      event.Sequence
+	EventID string // of the event at To
+}
+
+// Snapshot is the state of an entity at a version. A store keeps the newest one of a stream.
+type Snapshot struct {
+	Stream       event.Stream
+	Version      uint64 // of the stream
+	StateVersion int    // of the Go type of the state: a reader with another one ignores the snapshot
+	Data         []byte
+	Encoding     event.Encoding
+}
+
+// Reply is what a command was answered, kept under the command's id so that a retried command gets it again.
+type Reply struct {
+	Stream    event.Stream
+	CommandID string
+	Command   string // wire name of the command
+	Type      string // wire name of the reply; "" for a command without one
+	Encoding  event.Encoding
+	Data      []byte
+	Rejected  string // reason, when the command was rejected
+	Time      time.Time
+}
+
+// Halt is the durable state of a unit whose next event cannot be applied. A unit has one halt at most.
+type Halt struct {
+	Unit       event.Unit
+	Lane       event.LaneRef
+	Sequence   event.Sequence
+	EventID    string
+	EventType  string
+	Attempts   int
+	Reason     string // "retries exhausted", "poison", "undecodable", ...
+	Error      string // of the last attempt
+	Since      time.Time
+	Generation event.Generation
+}
+
+// Ref is what names this halt in a compare-and-act.
+func (h *Halt) Ref() HaltRef { return HaltRef{Unit: h.Unit, Lane: h.Lane, Sequence: h.Sequence} }
+
+// HaltRef names the halt of a unit at one event.
+type HaltRef struct {
+	Unit     event.Unit
+	Lane     event.LaneRef
+	Sequence event.Sequence
+}
+
+// Dead is an event that one handler set aside. It stays where it is in its lane; only this handler has passed it.
+type Dead struct {
+	Unit     event.Unit
+	Lane     event.LaneRef
+	Sequence event.Sequence
+	EventID  string
+	Type     string
+	Attempts int
+	Reason   string
+	Error    string
+	Time     time.Time
+}
+
+// Committed says what a commit drew.
+type Committed struct {
+	Versions []uint64     // of each Append, the version of its stream now
+	Tails    []event.Tail // of each lane that grew, in lane order
+}

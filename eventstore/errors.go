@@ -1,0 +1,105 @@
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+var (
+	// ErrClosed: the store is not started, or stopped.
+	ErrClosed = errors.New("store is not open")
+	// ErrNoSQL: the store has no SQL. Use the sqlite store where a unit of work writes tables of its own.
+	ErrNoSQL = errors.New("this store has no SQL: ctx.Tx() needs a store such as sqlite.Open")
+	// ErrStale: the fence refused; somebody else owns the unit or the store now. Drop everything held of it.
+	ErrStale = errors.New("stale owner")
+	// ErrVersionConflict is what a [*VersionError] is.
+	ErrVersionConflict = errors.New("version conflict")
+	// ErrCheckpointMoved is what a [*CheckpointError] is.
+	ErrCheckpointMoved = errors.New("checkpoint moved")
+	// ErrUnknownCommit: a commit was sent and its outcome is not known. It may have happened.
+	ErrUnknownCommit = errors.New("outcome of commit is unknown")
+	// ErrNotFound: there is no such row.
+	ErrNotFound = errors.New("not found")
+	// ErrOwned is what an [*OwnedError] is.
+	ErrOwned = errors.New("store is owned by another process")
+)
+
+// VersionError: a stream was not at the version expected.
+type VersionError struct {
+	Stream   event.Stream
+	Expected uint64
+	Actual   uint64
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("append stream %q: version is %d, expected %d", e.Stream, e.Actual, e.Expected)
+}
+func (e *VersionError) Is(target error) bool { return target == ErrVersionConflict }
+
+// CheckpointError: a checkpoint was not where the activation believed it.
+type CheckpointError struct {
+	Name   string
+	Lane   event.LaneRef
+	From   event.Sequence // expected
+	Actual event.Sequence
+}
+
+func (e *CheckpointError) Error() string {
+	return fmt.Sprintf("advance %q on %s: checkpoint is %d, expected %d", e.Name, e.Lane, e.Actual, e.From)
+}
+func (e *CheckpointError) Is(target error) bool { return target == ErrCheckpointMoved }
+
+// HaltMovedError: the halt to lift is not there (any more). Now is the unit's halt, nil when it has none.
+type HaltMovedError struct {
+	Wanted HaltRef
+	Now    *Halt
+}
+
+func (e *HaltMovedError) Error() string {
+	if e.Now == nil {
+		return fmt.Sprintf("unit %q is not halted", e.Wanted.Unit)
+	}
+	return fmt.Sprintf("unit %q is halted at %s #%d, not at #%d", e.Wanted.Unit, e.Now.Lane, e.Now.Sequence, e.Wanted.Sequence)
+}
+
+// RegistryError: the registry was saved by somebody else since it was loaded.
+type RegistryError struct{ Expected, Actual uint64 }
+
+func (e *RegistryError) Error() string {
+	return fmt.Sprintf("registry is at revision %d, expected %d: another process registered at the same time, start again", e.Actual, e.Expected)
+}
+
+// OwnedError: another process owns the store.
+type OwnedError struct {
+	Path string // what is owned
+	PID  int    // of the owner, 0 when not known
+	Node string // of the owner, "" when not known
+}
+
+func (e *OwnedError) Error() string {
+	who := "another process"
+	if e.PID != 0 {
+		who = fmt.Sprintf("process %d", e.PID)
+	}
+	if e.Node != "" {
+		who += " (" + e.Node + ")"
+	}
+	return fmt.Sprintf("store %s is in use by %s; stop it, or set Wait to start when it ends", e.Path, who)
+}
+func (e *OwnedError) Is(target error) bool { return target == ErrOwned }
+
+// FormatError: the database has a format that this program cannot use.
+type FormatError struct {
+	Path  string
+	Found int // format of the database
+	Known int // newest format this program knows
+}
+
+func (e *FormatError) Error() string {
+	if e.Found > e.Known {
+		return fmt.Sprintf("store %s has format %d, this program knows up to %d: run the newer program, or restore a backup made before it first ran", e.Path, e.Found, e.Known)
+	}
+	return fmt.Sprintf("store %s has format %d, this program needs %d: migrate it, or leave AutoMigrate on", e.Path, e.Found, e.Known)
+}

@@ -1,0 +1,84 @@
+package eventstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Registry keeps what the application declared, so that the next start can be compared with it and tools can show
+// events without the application's binary.
+type Registry interface {
+	// LoadRegistry gives everything that was saved.
+	LoadRegistry(ctx context.Context) (Registered, error)
+	// SaveRegistry replaces categories, handlers and types by those given (those not named stay as they are) and sets
+	// the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by Registered.Revision:
+	// [*RegistryError] when somebody saved since.
+	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
+	// CategoryHasEvents reports whether a category has any record.
+	CategoryHasEvents(ctx context.Context, category string) (bool, error)
+}
+
+// Registered is the content of the registry.
+type Registered struct {
+	Revision   uint64 // grows at every save
+	Categories []Category
+	Handlers   []Handler
+	Types      []Type
+}
+
+// Category is the durable descriptor of a category.
+type Category struct {
+	Name     string
+	KeyField string // "" = none: events go into Buckets
+	Buckets  int    // 0 with a key field
+	Commands bool   // a category of commands
+	StoreID  string // of the store that produces it
+}
+
+// Handler is a registered subscriber.
+type Handler struct {
+	Name       string
+	Kind       HandlerKind
+	Categories []string
+	Types      []string // wire names it handles; lists only grow
+	Sequential bool
+	Since      time.Time
+}
+
+// HandlerKind tells handlers, entity kinds and process managers apart.
+type HandlerKind string
+
+const (
+	EventHandler   HandlerKind = "handler"
+	EntityKind     HandlerKind = "entity"
+	CommandHandler HandlerKind = "command handler"
+	ProcessManager HandlerKind = "process manager"
+)
+
+// Type describes a type of events, commands or replies.
+type Type struct {
+	Name     string // wire name
+	Version  int
+	Encoding event.Encoding
+	Category string // "" for replies
+	Fields   []Field
+	// Descriptor is a serialized google.protobuf.FileDescriptorSet for protobuf types; nil for plain structs.
+	Descriptor []byte
+}
+
+// Field is a direct field of a type, by its wire name.
+type Field struct {
+	Name string
+	Kind string // "string", "int64", "uuid", "bool", "object", ...
+}
+
+// Start sets where a subscription begins: for every lane that the category has now, a checkpoint. Lanes made later begin at 0.
+type Start struct {
+	Handler  string
+	Category string
+	// Now puts each checkpoint at the lane's last sequence; else each goes just before the lane's first record at or after From.
+	Now  bool
+	From time.Time
+}

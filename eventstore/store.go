@@ -1,0 +1,94 @@
+package eventstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Store is the database of one application. A value made by an adapter's Open does no I/O until Start.
+//
+// Every method may be called concurrently between Start and Stop; after Stop (or before Start) all return [ErrClosed].
+// Every method may block on I/O and honours its context. Slices and Data that a store returns belong to the caller;
+// those handed to a store must not be changed afterwards.
+type Store interface {
+	// Start opens the database, takes its ownership, brings its format up to date and draws a new start generation.
+	// A store that another process owns gives [*OwnedError] at once, or waits for it with StartOptions.Wait.
+	Start(ctx context.Context, opts StartOptions) (Identity, error)
+	// Stop waits for the commits in hand, closes the database and gives up its ownership. It is idempotent.
+	Stop(ctx context.Context) error
+
+	Beginner
+	Streams
+	Records
+	Units
+	Lanes
+	Registry
+	Halts
+}
+
+// StartOptions says how a store is opened.
+type StartOptions struct {
+	Node      string       // name of the process in messages to operators, such as "orders@host"
+	Wait      bool         // wait while another process owns the store, instead of refusing
+	NoMigrate bool         // refuse an older format ([*FormatError]) instead of migrating it
+	Observe   func(Notice) // may be nil; called concurrently, must not block
+}
+
+// Notice is something an operator may want to know of a store: a long hold of the writer, for instance.
+type Notice struct {
+	What  string        // "long hold", "migrated", "waiting for owner"
+	Who   string        // the unit or handler concerned, where known
+	Took  time.Duration // where it applies
+	Error error
+}
+
+// Identity is who the store is, and who owns it since Start.
+type Identity struct {
+	StoreID         string           // random, made by the first migration
+	StartGeneration event.Generation // grows at every Start; the fence of a process that owns its store
+	Capabilities    Capabilities
+}
+
+// Capabilities are what an adapter can do beyond the port.
+type Capabilities struct {
+	SQL     bool // Tx.SQL works; false on memory
+	Durable bool // survives the process
+	Shared  bool // several processes may have it started at once
+}
+
+// Beginner begins units of work.
+type Beginner interface {
+	// Begin makes a unit of work. It is cheap and does no I/O: a transaction of the database begins at the first
+	// [Tx.SQL], or inside [Tx.Commit]. who names the caller in messages.
+	Begin(who string) Tx
+}
+
+// Tx is one unit of work. It is used by one goroutine at a time and ends with Commit or Rollback.
+type Tx interface {
+	// SQL is the application's door into the transaction; the first call begins it, and waits for its turn where the
+	// database has a single writer. It gives [ErrNoSQL] on a store without SQL. The result is valid until the
+	// unit of work ends. ctx bounds the wait and the whole transaction: when it is done, nothing more can commit.
+	SQL(ctx context.Context) (SQL, error)
+	// Begun reports whether a database transaction is open.
+	Begun() bool
+	// Commit makes c and everything done through SQL durable, or nothing of it. Once it returned nil, the unit of
+	// work survives a crash of the process. The unit of work is over whatever it returns.
+	//
+	// Errors: [ErrStale] (a fence), [*CheckpointError], [*VersionError], [*RegistryError], [ErrUnknownCommit] (the outcome
+	// is not known: drop what you hold and read again), [ErrClosed], or the database's own error; but for
+	// ErrUnknownCommit nothing was committed.
+	Commit(ctx context.Context, c Changes) (Committed, error)
+	// Rollback ends the unit of work without a trace. Calling it after Commit, or twice, is a no-op.
+	Rollback() error
+}
+
+// SQL is the application's own SQL inside a unit of work. Placeholders are $1, $2, … on every store.
+// It is satisfied by *sql.Tx and *sql.DB, and is what generators such as sqlc ask for. Not for concurrent use.
+type SQL interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}

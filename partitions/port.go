@@ -1,0 +1,76 @@
+package partitions
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Port is the lease-and-stream port: who may run a unit, and what is next for it. Adapters: transport/local (the store's
+// records, owned by the process as a whole), later transport/redis.
+//
+// All methods may block on I/O, honour ctx and may be called concurrently, but never twice at once for one unit. All are idempotent
+// at one generation except Acquire: after an error whose outcome is not known, ask again at the same generation until the
+// deadline. Errors: [ErrFenced] (the lease is not held at that generation any more), [ErrUnknown] (the outcome is not
+// known), anything else is transient: back off and ask again. In a batch one unit's error fails no other.
+type Port interface {
+	// Traits never change between Start and Stop.
+	Traits() Traits
+	// Acquire asks for the lease of a unit at max(what the port knows, floor)+1. An owner may supersede its own lease.
+	Acquire(ctx context.Context, u event.Unit, floor event.Generation) (Acquired, error)
+	// Renew extends leases; the result has one error (or nil) for each.
+	Renew(ctx context.Context, held []Held) []error
+	// Release gives a lease back, clean = nothing was in a behavior when the unit was last given up. [ErrBusy]: something
+	// is unread, the lease is still held.
+	Release(ctx context.Context, h Held, clean bool) error
+	// Fetch is the fenced read: up to max entries above the given positions (one position for each lane of the unit), in
+	// the order in which they are to be applied: the primary lane is drained first. The same call gives the same
+	// entries. It never skips: what a stream lost, it reads from the store, else it answers Gap.
+	Fetch(ctx context.Context, h Held, above []event.Position, max int) (Fetched, error)
+	// Advance acknowledges everything up to the given positions, which must be durable checkpoints, and fetches above them.
+	Advance(ctx context.Context, h Held, done []event.Position, max int) (Fetched, error)
+}
+
+// Traits say how a port owns units.
+type Traits struct {
+	// Leased: each unit is leased, renewed and raised for itself. Else the process owns all units while it owns the store:
+	// Acquire always grants the start generation, nothing is renewed, nothing is raised, nothing lapses.
+	Leased    bool
+	TTL       time.Duration // of a lease
+	Heartbeat time.Duration // between renewals
+	Margin    time.Duration // the deadline is this much before the lease ends
+}
+
+// Held names a lease that the caller believes to hold.
+type Held struct {
+	Unit       event.Unit
+	Generation event.Generation
+}
+
+// Acquired is the answer of Acquire.
+type Acquired struct {
+	Granted    bool
+	Generation event.Generation // when granted
+	Unclean    bool             // the last owner did not release it: its first event is a suspect
+	HeldFor    time.Duration    // when not granted: what is left of the other owner's lease
+	Forgot     bool             // when not granted: the port lost its memory, ask again after one TTL
+}
+
+// Fetched is what is next for a unit.
+type Fetched struct {
+	Entries []event.Envelope
+	// Gap: the entry after the position of Lane is neither in the stream nor in the store. With Gap there are no entries.
+	Gap  bool
+	Lane event.LaneRef
+}
+
+var (
+	// ErrFenced: the unit is not held at this generation.
+	ErrFenced = errors.New("fenced: the unit is not held at this generation any more")
+	// ErrUnknown: the outcome is not known.
+	ErrUnknown = errors.New("outcome is not known")
+	// ErrBusy: the unit has unread work.
+	ErrBusy = errors.New("unit has unread work")
+)
