@@ -2,7 +2,16 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+)
+
+var (
+	// ErrStarted: Start was called again before a Stop was through.
+	ErrStarted = errors.New("already started")
+	// ErrStopped is the cause of the contexts that Stop cancels.
+	ErrStopped = errors.New("stopped")
 )
 
 // Group owns any number of short goroutines. The zero value is ready to be started; it must not be copied. All methods
@@ -34,7 +43,7 @@ func (g *Group) Start(ctx context.Context) error {
 	if g.mu.current != nil {
 		return ErrStarted
 	}
-	own, cancel := base(ctx)
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	g.mu.current = &crew{ctx: own, cancel: cancel, gone: make(chan struct{})}
 	return nil
 }
@@ -74,7 +83,7 @@ func (g *Group) Stop(ctx context.Context) error {
 		return nil
 	}
 	c.cancel(ErrStopped)
-	if err := wait(ctx, c.gone); err != nil {
+	if err := c.wait(ctx); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -96,4 +105,19 @@ func (g *Group) end() *crew {
 		}
 	}
 	return c
+}
+
+// wait prefers the good news: a crew that is gone gives nil although ctx is done.
+func (c *crew) wait(ctx context.Context) error {
+	select {
+	case <-c.gone:
+		return nil
+	default:
+	}
+	select {
+	case <-c.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop: still running: %w", context.Cause(ctx))
+	}
 }

@@ -243,3 +243,18 @@ func TestGroupStopWaitsForEveryGoroutine(t *testing.T) {
 		t.Errorf("Stop returned when %d of 3 had left", n)
 	}
 }
+
+func TestStopWithNothingLeftToWaitForNeedsNoTime(t *testing.T) {
+	t.Parallel()
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // a select between two ready cases is a coin toss
+		var g lifecycle.Group
+		if err := g.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Stop(done); err != nil {
+			t.Fatalf("stop of an empty group, with a context that is done: %v", err)
+		}
+	}
+}
