@@ -17,17 +17,17 @@ type Changes struct {
 	// process that owns its store is fenced by its start generation anyway).
 	Fence Fence
 
-	Append  []Append         // events of entities, with the version expected
+	Append  []Append         // events of entities, with the version expected; one for each stream
 	Publish []event.Envelope // events and commands that no entity emitted, into the lane Ref() of each
 
-	Advance []Advance // checkpoints moved
+	Advance []Advance // checkpoints moved, one for each lane
 
 	Snapshot *Snapshot
 	Reply    *Reply
 
-	Halt     *Halt    // the unit stops before this event
-	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt = [*HaltMovedError]
-	Dead     []Dead   // dead letters of the unit's handler
+	Halt     *Halt    // the fence's unit stops before this event
+	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt, or a void one = [*HaltMovedError]. Needs no fence
+	Dead     []Dead   // dead letters of the fence's unit
 }
 
 // Fence is the check "do I still hold this unit at this generation", made in the transaction it guards.
@@ -36,7 +36,8 @@ type Fence struct {
 	Generation event.Generation // the unit's row must be at exactly this; 0 where units are not leased: no check
 }
 
-// Append adds events to one stream. The envelopes' Stream, StreamVersion, Sequence and StoreID are set by the store.
+// Append adds events to one stream, one at least. Stream, StreamVersion, Sequence and StoreID are set in what the store
+// keeps; whatever the envelopes given say there is ignored.
 type Append struct {
 	Stream   event.Stream
 	Expected uint64 // version of the stream's last event, 0 for a stream that does not exist yet
@@ -48,11 +49,12 @@ type Append struct {
 type Advance struct {
 	Lane    event.LaneRef
 	From    event.Sequence
-	To      event.Sequence
-	EventID string // of the event at To
+	To      event.Sequence // above From
+	EventID string         // of the event at To
 }
 
-// Snapshot is the state of an entity at a version. A store keeps the newest one of a stream.
+// Snapshot is the state of an entity at a version. A store keeps the newest one of a stream: an older version is
+// ignored, an equal one replaces it.
 type Snapshot struct {
 	Stream       event.Stream
 	Version      uint64 // of the stream
@@ -61,7 +63,8 @@ type Snapshot struct {
 	Encoding     event.Encoding
 }
 
-// Reply is what a command was answered, kept under the command's id so that a retried command gets it again.
+// Reply is what a command was answered, kept under the command's id so that a retried command gets it again. The
+// first reply to a command stays.
 type Reply struct {
 	Stream    event.Stream
 	CommandID string
@@ -73,7 +76,8 @@ type Reply struct {
 	Time      time.Time
 }
 
-// Halt is the durable state of a unit whose next event cannot be applied. A unit has one halt at most.
+// Halt is the durable state of a unit whose next event cannot be applied. A unit has one halt at most: a new one
+// replaces it. A halt at or below the unit's checkpoint of its lane is void: as if it were not there.
 type Halt struct {
 	Unit       event.Unit
 	Lane       event.LaneRef

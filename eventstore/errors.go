@@ -20,6 +20,8 @@ var (
 	ErrCheckpointMoved = errors.New("checkpoint moved")
 	// ErrUnknownCommit: a commit was sent and its outcome is not known. It may have happened.
 	ErrUnknownCommit = errors.New("outcome of commit is unknown")
+	// ErrEnded: the unit of work was committed or rolled back already.
+	ErrEnded = errors.New("unit of work is over")
 	// ErrNotFound: there is no such row.
 	ErrNotFound = errors.New("not found")
 	// ErrOwned is what an [*OwnedError] is.

@@ -10,11 +10,11 @@ import (
 // Registry keeps what the application declared, so that the next start can be compared with it and tools can show
 // events without the application's binary.
 type Registry interface {
-	// LoadRegistry gives everything that was saved.
+	// LoadRegistry gives everything that was saved, in order of name, types of one name in order of version.
 	LoadRegistry(ctx context.Context) (Registered, error)
-	// SaveRegistry replaces categories, handlers and types by those given (those not named stay as they are) and sets
-	// the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by Registered.Revision:
-	// [*RegistryError] when somebody saved since.
+	// SaveRegistry replaces categories and handlers by name and types by name and version (those not named stay as they
+	// are) and sets the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by
+	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since.
 	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
 	// CategoryHasEvents reports whether a category has any record.
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
@@ -74,11 +74,13 @@ type Field struct {
 	Kind string // "string", "int64", "uuid", "bool", "object", ...
 }
 
-// Start sets where a subscription begins: for every lane that the category has now, a checkpoint. Lanes made later begin at 0.
+// Start sets where a subscription begins: for every lane that the category has now, a checkpoint, unless the handler has
+// one there already. Lanes made later begin at 0.
 type Start struct {
 	Handler  string
 	Category string
-	// Now puts each checkpoint at the lane's last sequence; else each goes just before the lane's first record at or after From.
+	// Now puts each checkpoint at the lane's last sequence; else each goes just before the lane's first record at or after
+	// From, or at the last sequence where there is no such record.
 	Now  bool
 	From time.Time
 }

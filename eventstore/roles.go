@@ -15,9 +15,10 @@ type Streams interface {
 	ReadSnapshot(ctx context.Context, s event.Stream) (*Snapshot, error)
 	// ReadReply gives what a command was answered, nil when its id is not known.
 	ReadReply(ctx context.Context, s event.Stream, commandID string) (*Reply, error)
-	// ReadAll gives up to limit events after a position, over all categories of events (or those named), in an order in
-	// which no event ever appears below one already read. A zero Position is the beginning. The position returned
-	// is that of the last event read, or after itself.
+	// ReadAll gives up to limit events after a position, over all categories but those registered as categories of
+	// commands (or over those named, whatever they are), in an order in which no event ever appears below one already read.
+	// Voids are left out. A zero Position is the beginning. The position returned is that of the last event read,
+	// or after itself.
 	ReadAll(ctx context.Context, after Position, categories []string, limit int) ([]event.Envelope, Position, error)
 }
 
@@ -26,15 +27,18 @@ type Position string
 
 // Records reads broker lanes.
 type Records interface {
-	// ReadLane gives up to limit (1 to 10,000) records of a lane with Sequence > after, in order and without a gap; voids
-	// included. A run that does not begin at after+1 means that what lies between was purged.
+	// ReadLane gives up to limit (1 to 10,000) records of a lane with Sequence > after, in order and without a gap, voids
+	// included: a run ends where the next record was purged. A run that does not begin at after+1 means that what lies
+	// between was purged.
 	ReadLane(ctx context.Context, lane event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error)
 	// LaneTail gives the last sequence drawn in a lane, 0 when it has none.
 	LaneTail(ctx context.Context, lane event.LaneRef) (event.Sequence, error)
-	// Abandon turns a record that can never be delivered into a void, keeping what it was and the reason. It is
-	// idempotent, and an error of kind [ErrNotFound] when there is no such record.
+	// Abandon turns a record that can never be delivered into a void (its id, time and sequence stay), keeping what it
+	// was and the reason. What an entity emitted stays in its stream. It is idempotent: the first reason stays. The error is
+	// of kind [ErrNotFound] when there is no such record.
 	Abandon(ctx context.Context, lane event.LaneRef, seq event.Sequence, reason string) error
-	// Abandoned lists what Abandon set aside, in lane order after the given place, up to limit.
+	// Abandoned lists what Abandon set aside and Purge has not deleted since, in order of (lane, sequence) after the given
+	// place, up to limit.
 	Abandoned(ctx context.Context, after event.Position, limit int) ([]Abandoned, error)
 }
 
@@ -52,7 +56,7 @@ type Units interface {
 	Recover(ctx context.Context, asked []Ask) ([]Recovered, error)
 	// Raise does the same, and in the same transaction raises each unit's row to the generation asked where that is
 	// higher than the row's. A unit whose row was not below it has Raised false and must not be served; Recovered.Generation
-	// tells the row's. From a raise on, no commit, halt or skip at a lower generation succeeds.
+	// tells the row's, after the raise. From a raise on, no commit, halt or skip at a lower generation succeeds.
 	Raise(ctx context.Context, asked []Ask) ([]Recovered, error)
 }
 
@@ -68,25 +72,25 @@ type Recovered struct {
 	Unit        event.Unit
 	Raised      bool
 	Generation  event.Generation
-	Checkpoints []event.Position // one per lane asked, in that order; Sequence 0 where there is none
+	Checkpoints []event.Position // one per lane asked, in that order; Sequence 0 where there is none, EventID "" where it is not known
 	Halt        *Halt            // nil when it is not halted; a halt at or below the checkpoint is void and not given
 }
 
 // Lanes tells what there is to do, without anybody polling for it. (Sink lanes will be a role of their own.)
 type Lanes interface {
 	// Unpassed pages through the lanes of a category whose last sequence is above the checkpoint that the named handler or
-	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Halted units are left
-	// out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
+	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Lanes of halted units are
+	// left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
-	// Purge deletes, in batches of at most limit, records older than before that every registered handler has passed and
-	// that belong to no entity's stream, replies older than before, and returns how many rows it deleted; 0 = done.
+	// Purge deletes, in batches of at most limit, records older than before that every handler registered for their category has
+	// passed and that belong to no entity's stream, and replies older than before. It returns how many rows it deleted; 0 = done.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // Halts lists units that wait for a person.
 type Halts interface {
-	// ListHalts gives halts in order of unit (name, key), after the unit given, up to limit; name "" means all names.
+	// ListHalts gives halts that are not void in order of unit (name, key), after the unit given, up to limit; name "" means all names.
 	ListHalts(ctx context.Context, name string, after event.Unit, limit int) ([]Halt, error)
-	// ListDead gives dead letters of a handler in order of (key, lane, sequence) after the place given, up to limit.
+	// ListDead gives dead letters of a handler in order of (key, category, lane, sequence) after the place given, up to limit.
 	ListDead(ctx context.Context, name string, after event.Position, limit int) ([]Dead, error)
 }

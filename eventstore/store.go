@@ -12,7 +12,8 @@ import (
 //
 // Every method may be called concurrently between Start and Stop; after Stop (or before Start) all return [ErrClosed].
 // Every method may block on I/O and honours its context. Slices and Data that a store returns belong to the caller;
-// those handed to a store must not be changed afterwards.
+// those handed to a store must not be changed afterwards, and the store does not change them either. Everywhere a
+// limit that is not 1 to [MaxLimit] is an error.
 type Store interface {
 	// Start opens the database, takes its ownership, brings its format up to date and draws a new start generation.
 	// A store that another process owns gives [*OwnedError] at once, or waits for it with StartOptions.Wait.
@@ -62,7 +63,8 @@ type Capabilities struct {
 // Beginner begins units of work.
 type Beginner interface {
 	// Begin makes a unit of work. It is cheap and does no I/O: a transaction of the database begins at the first
-	// [Tx.SQL], or inside [Tx.Commit]. who names the caller in messages.
+	// [Tx.SQL], or inside [Tx.Commit]. who names the caller in messages. A unit of work belongs to the start in which it
+	// was begun: after a Stop it commits nothing, also when the store was started again.
 	Begin(who string) Tx
 }
 
@@ -70,16 +72,17 @@ type Beginner interface {
 type Tx interface {
 	// SQL is the application's door into the transaction; the first call begins it, and waits for its turn where the
 	// database has a single writer. It gives [ErrNoSQL] on a store without SQL. The result is valid until the
-	// unit of work ends. ctx bounds the wait and the whole transaction: when it is done, nothing more can commit.
+	// unit of work ends; after that SQL gives [ErrEnded]. ctx bounds the wait and the whole transaction: when it is done,
+	// nothing more can commit.
 	SQL(ctx context.Context) (SQL, error)
-	// Begun reports whether a database transaction is open.
+	// Begun reports whether a database transaction is open; false once the unit of work is over.
 	Begun() bool
 	// Commit makes c and everything done through SQL durable, or nothing of it. Once it returned nil, the unit of
 	// work survives a crash of the process. The unit of work is over whatever it returns.
 	//
-	// Errors: [ErrStale] (a fence), [*CheckpointError], [*VersionError], [*RegistryError], [ErrUnknownCommit] (the outcome
-	// is not known: drop what you hold and read again), [ErrClosed], or the database's own error; but for
-	// ErrUnknownCommit nothing was committed.
+	// Errors: what [Changes.Validate] says, [ErrStale] (a fence), [*CheckpointError], [*VersionError], [*HaltMovedError],
+	// [ErrUnknownCommit] (the outcome is not known: drop what you hold and read again), [ErrClosed], [ErrEnded], or the
+	// database's own error; but for ErrUnknownCommit nothing was committed.
 	Commit(ctx context.Context, c Changes) (Committed, error)
 	// Rollback ends the unit of work without a trace. Calling it after Commit, or twice, is a no-op.
 	Rollback() error

@@ -1,0 +1,187 @@
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// MaxLimit is the largest page that a store gives.
+const MaxLimit = 10_000
+
+// CheckLimit reports a page size that is not 1 to [MaxLimit].
+func CheckLimit(limit int) error {
+	if limit < 1 || limit > MaxLimit {
+		return fmt.Errorf("limit is %d, it must be 1 to %d", limit, MaxLimit)
+	}
+	return nil
+}
+
+// Validate reports what no store may commit, whatever it holds: it is the part of the rules of [Changes] that needs no
+// database, so that every adapter refuses the same things. It allocates nothing for changes that are good.
+func (c *Changes) Validate() error {
+	for _, err := range [...]error{
+		c.Fence.validate(), c.validateAppends(), c.validateEvents(c.Publish, "publish"), c.validateAdvances(),
+		c.validateState(), c.validateHalts(), c.validateDead(),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f Fence) validate() error {
+	switch {
+	case f.Unit.IsZero() && f.Generation != 0:
+		return fmt.Errorf("fence at generation %d names no unit", f.Generation)
+	case !f.Unit.IsZero() && f.Unit.Name == "":
+		return fmt.Errorf("fence: unit %q has no name", f.Unit)
+	}
+	return nil
+}
+
+func (c *Changes) validateAppends() error {
+	for i := range c.Append {
+		a := &c.Append[i]
+		switch {
+		case a.Stream.Kind == "" || a.Stream.ID == "":
+			return fmt.Errorf("append stream %q: a stream needs a kind and an id", a.Stream)
+		case len(a.Events) == 0:
+			return fmt.Errorf("append stream %q: no events", a.Stream)
+		}
+		if err := c.validateEvents(a.Events, "append"); err != nil {
+			return err
+		}
+	}
+	if i := repeated(c.Append, func(a *Append) event.Stream { return a.Stream }); i >= 0 {
+		return fmt.Errorf("append stream %q: twice in one unit of work", c.Append[i].Stream)
+	}
+	return nil
+}
+
+func (c *Changes) validateEvents(events []event.Envelope, what string) error {
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.ID == "":
+			return fmt.Errorf("%s %q into %s: no id", what, e.Type, e.Ref())
+		case e.Type == "":
+			return fmt.Errorf("%s event %q: no type", what, e.ID)
+		case e.Category == "":
+			return fmt.Errorf("%s event %q: no category", what, e.ID)
+		case e.Lane > event.Backfill:
+			return fmt.Errorf("%s event %q: unknown lane %d", what, e.ID, uint8(e.Lane))
+		case e.LaneID != "":
+			return fmt.Errorf("%s event %q: lane id %q is of a sink lane, this is a broker lane", what, e.ID, e.LaneID)
+		}
+	}
+	return nil
+}
+
+func (c *Changes) validateAdvances() error {
+	if len(c.Advance) == 0 {
+		return nil
+	}
+	if c.Fence.Unit.IsZero() {
+		return errors.New("advance: the fence must name the unit whose checkpoint moves")
+	}
+	for i := range c.Advance {
+		if a := &c.Advance[i]; a.To <= a.From {
+			return fmt.Errorf("advance %q on %s: from %d to %d is not forward", c.Fence.Unit.Name, a.Lane, a.From, a.To)
+		}
+	}
+	if i := repeated(c.Advance, func(a *Advance) event.LaneRef { return a.Lane }); i >= 0 {
+		return fmt.Errorf("advance %q on %s: twice in one unit of work", c.Fence.Unit.Name, c.Advance[i].Lane)
+	}
+	return nil
+}
+
+func (c *Changes) validateState() error {
+	if s := c.Snapshot; s != nil && (s.Stream.IsZero() || s.Version == 0) {
+		return fmt.Errorf("snapshot of stream %q at version %d: a snapshot needs a stream and a version", s.Stream, s.Version)
+	}
+	if r := c.Reply; r != nil && (r.Stream.IsZero() || r.CommandID == "") {
+		return fmt.Errorf("reply to command %q of stream %q: a reply needs both", r.CommandID, r.Stream)
+	}
+	return nil
+}
+
+func (c *Changes) validateHalts() error {
+	switch h := c.Halt; {
+	case h == nil:
+		return nil
+	case c.LiftHalt != nil:
+		return fmt.Errorf("halt of unit %q: a unit of work halts or lifts a halt, not both", h.Unit)
+	case h.Unit.IsZero() || h.Unit != c.Fence.Unit:
+		return fmt.Errorf("halt of unit %q: the fence is for unit %q", h.Unit, c.Fence.Unit)
+	case h.Sequence == 0:
+		return fmt.Errorf("halt of unit %q: no sequence", h.Unit)
+	}
+	return nil
+}
+
+func (c *Changes) validateDead() error {
+	for i := range c.Dead {
+		switch d := &c.Dead[i]; {
+		case d.Unit.IsZero() || d.Unit != c.Fence.Unit:
+			return fmt.Errorf("dead letter of unit %q: the fence is for unit %q", d.Unit, c.Fence.Unit)
+		case d.Sequence == 0:
+			return fmt.Errorf("dead letter of unit %q: no sequence", d.Unit)
+		}
+	}
+	return nil
+}
+
+// Growth is how many events one lane gets from a commit.
+type Growth struct {
+	Lane  event.LaneRef
+	Count int
+}
+
+// AppendGrowth adds to dst the lanes that grow, in the lane order in which their counters are drawn. Within one lane
+// the events of Append come first, in their order, then those of Publish.
+func (c *Changes) AppendGrowth(dst []Growth) []Growth {
+	start := len(dst)
+	count := func(events []event.Envelope) {
+		for i := range events {
+			ref := events[i].Ref()
+			at, found := slices.BinarySearchFunc(dst[start:], ref, func(g Growth, ref event.LaneRef) int { return g.Lane.Compare(ref) })
+			if !found {
+				dst = slices.Insert(dst, start+at, Growth{Lane: ref})
+			}
+			dst[start+at].Count++
+		}
+	}
+	for i := range c.Append {
+		count(c.Append[i].Events)
+	}
+	count(c.Publish)
+	return dst
+}
+
+// repeated gives the index of an item whose key an earlier one has too, or -1.
+func repeated[T any, K comparable](items []T, key func(*T) K) int {
+	const few = 16 // below this, comparing all pairs is cheaper than a map
+	if len(items) <= few {
+		for i := range items {
+			for j := range i {
+				if key(&items[i]) == key(&items[j]) {
+					return i
+				}
+			}
+		}
+		return -1
+	}
+	seen := make(map[K]struct{}, len(items))
+	for i := range items {
+		k := key(&items[i])
+		if _, found := seen[k]; found {
+			return i
+		}
+		seen[k] = struct{}{}
+	}
+	return -1
+}
