@@ -1,0 +1,20 @@
+// Package actors runs behaviors: event handlers, one actor per (handler, key), and entities, one actor per id.
+//
+// A behavior is declared as a value, [Handler] or [Entity], whose typed cases say what it handles; nothing is constructed
+// to find that out ([Definition.Describe]). A [Runtime] runs them. It promises, for each unit (a handler's key, an
+// entity's id):
+//
+//   - One thing at a time. Events, commands, queries and timers of one unit never run at once; different units run in parallel.
+//   - One commit. What a behavior emits, sends and writes through Tx, and the checkpoint of the event that it handled, are
+//     durable together or not at all.
+//   - Nothing half done survives in memory. A handler's instance, or an entity's state, is thrown away whenever an attempt
+//     did not commit; the next attempt begins from what the store has.
+//   - A panic, an error or a hang is a failure of that event. It never reaches another unit, nor the actor library below.
+//   - Every ask is answered: by the behavior, or by a typed error that says whether asking again is safe ([Retryable]).
+//
+// It does not promise that a behavior which ignores its context can be stopped: its unit stays occupied until it returns,
+// and [Runtime.Stop] names it. Effects outside the store happen at least once.
+//
+// Reading order: handler.go, entity.go (what users write), context.go, errors.go, ask.go, then runtime.go and unit.go
+// (how it runs).
+package actors
