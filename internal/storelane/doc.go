@@ -1,0 +1,20 @@
+// Package storelane lets units run on a store that the process owns as a whole, without a broker: a [partitions.Port] whose
+// stream is the store's broker lanes ([Port]), and the way to find the work that a start takes over ([Unpassed]).
+// transport/local and transport/inline share it.
+//
+// It promises what [partitions.Port] promises: entries in the order of their lane, the same again when asked again, and never
+// one past a gap. What it does for order beyond a single lane is said at [Port.Fetch].
+//
+// It does not lease. The store's ownership, its start generation and the fence in each commit guard all units at once, so a
+// lease for each would guard nothing; [partitions.Acquired].Unclean is never set, since a store does not tell how its last
+// owner ended.
+//
+// # Why Release needs no second look
+//
+// On a broker, a release must be refused while something is unread: an entry that arrives between the read that found
+// nothing and the release wakes nobody. Here the wake is a call that follows each commit, and the runtime keeps a wake that
+// reaches a unit on its way out. An event committed before the last read is in that read. One committed after it has its
+// wake still to come, whatever the release does meanwhile. So [Port.Release] never answers [partitions.ErrBusy].
+//
+// Reading order: port.go, backlog.go.
+package storelane
