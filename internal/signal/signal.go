@@ -50,6 +50,9 @@ func (s *Signal[T]) Wait(tb TB) T {
 // WaitFor is Wait for the oldest value that matches; those before it are passed over for good.
 func (s *Signal[T]) WaitFor(tb TB, match func(T) bool) T {
 	tb.Helper()
+	if s.values == nil {
+		tb.Fatalf("%T: Init was not called", s)
+	}
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	for passed := 0; ; passed++ {

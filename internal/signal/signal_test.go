@@ -53,6 +53,27 @@ func (f *failing) Context() context.Context          { return f.ctx }
 func (f *failing) Errorf(format string, args ...any) { f.said = fmt.Sprintf(format, args...) }
 func (f *failing) Fatalf(format string, args ...any) { f.Errorf(format, args...); panic(f) }
 
+// expect checks that do ends by Fatalf.
+func (f *failing) expect(t *testing.T, do func()) {
+	t.Helper()
+	defer func() {
+		if recover() != f {
+			t.Error("Fatalf was not called")
+		}
+	}()
+	do()
+}
+
+func TestWaitWithoutInitFailsTheTestAtOnce(t *testing.T) {
+	t.Parallel()
+	f := &failing{ctx: t.Context()}
+	var s signal.Signal[int]
+	f.expect(t, func() { s.Wait(f) })
+	if want := "*signal.Signal[int]: Init was not called"; f.said != want {
+		t.Errorf("got %q, want %q", f.said, want)
+	}
+}
+
 func TestWaitFailsTheTestWhenNothingComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // 20 seconds of virtual time
@@ -60,14 +81,7 @@ func TestWaitFailsTheTestWhenNothingComes(t *testing.T) {
 		var s signal.Signal[string]
 		s.Init(f)
 		s.Send("another")
-		func() {
-			defer func() {
-				if recover() != f {
-					t.Error("WaitFor returned")
-				}
-			}()
-			s.WaitFor(f, func(v string) bool { return v == "wanted" })
-		}()
+		f.expect(t, func() { s.WaitFor(f, func(v string) bool { return v == "wanted" }) })
 		const want = "*signal.Signal[string]: not sent within 20s (1 others were)"
 		if f.said != want {
 			t.Errorf("got %q, want %q", f.said, want)
