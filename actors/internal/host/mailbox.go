@@ -1,0 +1,119 @@
+package host
+
+import (
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// slice is how many messages an actor is given before others that wait for a slot have their turn.
+const slice = 64
+
+// mailbox is an actor.Mailbox that runs in slices.
+type mailbox struct {
+	owner   Actor
+	slots   *slots
+	invoker actor.MessageInvoker
+	process func() // m.run, made once
+
+	mu struct {
+		sync.Mutex
+		system    queue[any]
+		user      queue[any]
+		scheduled bool // a goroutine runs it, or it waits for one
+		suspended bool // after a failure: system messages only
+	}
+}
+
+func newMailbox(owner Actor, s *slots) *mailbox {
+	m := &mailbox{owner: owner, slots: s}
+	m.process = m.run
+	return m
+}
+
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) { m.invoker = invoker }
+func (m *mailbox) Start()                                                            {}
+
+func (m *mailbox) UserMessageCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.user.len()
+}
+
+func (m *mailbox) PostUserMessage(message any) {
+	m.mu.Lock()
+	m.mu.user.push(message)
+	m.scheduleAndUnlock(!m.mu.suspended)
+}
+
+func (m *mailbox) PostSystemMessage(message any) {
+	m.mu.Lock()
+	m.mu.system.push(message)
+	m.scheduleAndUnlock(true)
+}
+
+func (m *mailbox) scheduleAndUnlock(wanted bool) {
+	wanted = wanted && !m.mu.scheduled
+	if wanted {
+		m.mu.scheduled = true
+	}
+	m.mu.Unlock()
+	if wanted {
+		m.slots.Schedule(m.process)
+	}
+}
+
+func (m *mailbox) run() {
+	for done := 0; ; done++ {
+		if done >= slice && m.slots.wanted() {
+			m.slots.Schedule(m.process)
+			return
+		}
+		message, system := m.next()
+		if message == nil {
+			return
+		}
+		m.invoke(message, system)
+	}
+}
+
+// next takes the next message; nil = there is none, and the mailbox is no longer scheduled.
+func (m *mailbox) next() (message any, system bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.system.len() > 0 {
+		return m.mu.system.pop(), true
+	}
+	if !m.mu.suspended && m.mu.user.len() > 0 {
+		return m.mu.user.pop(), false
+	}
+	m.mu.scheduled = false
+	return nil, false
+}
+
+func (m *mailbox) invoke(message any, system bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			m.invoker.EscalateFailure(reason, message)
+			m.owner.Failed(reason)
+		}
+	}()
+	if !system {
+		m.invoker.InvokeUserMessage(message)
+		return
+	}
+	switch message.(type) {
+	case *actor.SuspendMailbox:
+		m.suspend(true)
+	case *actor.ResumeMailbox:
+		m.suspend(false)
+	default:
+		m.invoker.InvokeSystemMessage(message)
+	}
+}
+
+func (m *mailbox) suspend(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.suspended = on
+}
