@@ -1,0 +1,77 @@
+package arch
+
+// layer orders the packages: an arrow may only go down.
+type layer int
+
+const (
+	words    layer = iota // shared by all, know nobody
+	ports                 // ports and pure logic; do not know one another
+	adapters              // one port each, and the kits that test a port
+	behavior              // actors
+	siblings              // stand beside one another on actors
+	facade                // the root package, which wires what is below
+	faces                 // what looks at an application from outside
+	programs              // choose adapters; own flags, signals, exit codes
+)
+
+// row says what a package may import of this module. Whatever is not listed is refused.
+type row struct {
+	path  string // "." is the root; "x/..." is x and everything below it
+	layer layer
+	why   string // why it exists, or why it may import what it may
+	uses  []string
+	kit   bool // helps tests; may import whatever a test of its layer may
+	plan  bool // does not exist yet
+}
+
+// layers is the table of packages, lowest layer first. The most exact row counts. Packages under one "/..." row may
+// import one another freely.
+var layers = []row{
+	{path: "event", layer: words, why: "the words all others share; a leaf"},
+	{path: "internal/lifecycle", layer: words, why: "owns every goroutine"},
+	{path: "internal/lifecycle/lifecycletest", layer: adapters, kit: true, why: "the stress test of whatever is built on lifecycle"},
+	{path: "internal/signal", layer: words, why: "what tests wait for; in production code, so it knows nobody"},
+	{path: "internal/arch", layer: words, why: "these tests"},
+
+	{path: "eventstore", layer: ports, uses: []string{"event"}, why: "port to the database"},
+	{path: "partitions/...", layer: ports, uses: []string{"event"}, why: "pure machine of a unit, and the lease-and-stream port: no I/O, clock or goroutine"},
+	{path: "transport", layer: ports, uses: []string{"event"}, why: "port to what carries events"},
+	{path: "codec/...", layer: ports, plan: true, uses: []string{"event"}, why: "wire names to Go types; the one place that knows encodings"},
+
+	{path: "internal/storelane", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "internal/lifecycle", "internal/signal"},
+		why: "the lease-and-stream port over a store that the process owns; local and inline share it"},
+	{path: "eventstore/memory", layer: adapters, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, why: "store for tests"},
+	{path: "eventstore/sqlite/...", layer: adapters, plan: true, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, why: "the embedded store"},
+	{path: "transport/inline", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "internal/lifecycle", "internal/signal", "internal/storelane"},
+		why: "delivers in the committing goroutine; reads the store it is bound to"},
+	{path: "transport/local", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "internal/lifecycle", "internal/signal", "internal/storelane"},
+		why: "delivers within one process; reads the store it is bound to"},
+	{path: "eventstore/faulty", layer: adapters, plan: true, kit: true, why: "a store that fails when told to"},
+	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},
+	{path: "partitions/partitionstest", layer: adapters, plan: true, kit: true, why: "suite that every lease-and-stream port passes"},
+	{path: "transport/transporttest", layer: adapters, plan: true, kit: true, why: "suite that every transport passes"},
+
+	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/lifecycle", "internal/signal"},
+		why: "behaviors and their runtime; knows ports only, and nothing that relays"},
+
+	{path: "admin", layer: siblings, plan: true, uses: []string{"event", "eventstore", "partitions/...", "actors/..."}, why: "what an operator may see and do; CLI, console and API are faces of it"},
+	{path: "outbox/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/lifecycle", "internal/signal"},
+		why: "relays records to brokers and sinks; nobody who appends records imports it"},
+	{path: "pm/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
+		why: "process managers, on actors"},
+	{path: "cluster/...", layer: siblings, plan: true, uses: []string{"event", "partitions/...", "transport", "actors/...", "internal/lifecycle", "internal/signal"},
+		why: "membership and routing: implements what actors declares"},
+
+	{path: ".", layer: facade,
+		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal"},
+		why:  "App, Config, registration: wires the layers below, and imports no store or broker adapter, so that a program pays for what it chose"},
+
+	{path: "keyholdtest", layer: faces, plan: true, kit: true, why: "an application under test"},
+	{path: "console/...", layer: faces, plan: true, uses: []string{"event", "eventstore", "admin"}, why: "operator's pages, over admin"},
+	{path: "ingest/...", layer: faces, plan: true, uses: []string{"event", "transport", "outbox/..."}, why: "HTTP edge in front of the lanes"},
+
+	{path: "examples/orders/...", layer: programs, plan: true, why: "the application that the documents show",
+		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "transport", "transport/inline", "transport/local"}},
+	{path: "cmd/keyhold/...", layer: programs, plan: true, why: "the operator's command",
+		uses: []string{".", "event", "admin", "console/...", "ingest/...", "outbox/...", "eventstore", "eventstore/sqlite/...", "transport", "transport/local"}},
+}

@@ -1,0 +1,42 @@
+package arch
+
+import "strings"
+
+// dependency is a module of others that this module imports.
+type dependency struct {
+	module string
+	in     []string // paths of rows whose packages may import it; "tests" = any test and kit
+	why    string   // why nowhere else
+}
+
+// dependencies is the table of them. Why each was taken at all, its licence and its upkeep: docs/adr/0002.
+var dependencies = []dependency{
+	{"github.com/asynkron/protoactor-go", []string{seam}, "a seam keeps its types, and its habits, from everything else (docs/adr/0001)"},
+	{"modernc.org/sqlite", []string{"eventstore/sqlite/..."}, "who does not use SQLite does not link it"},
+	{"golang.org/x/sys", []string{"eventstore/sqlite/..."}, "the operating system's file lock"},
+	{"google.golang.org/protobuf", []string{"codec/...", "examples/orders/..."}, "wire types end at the wire"},
+	{"github.com/google/uuid", []string{"event"}, "ids are made in one place"},
+	{"github.com/google/go-cmp", []string{"tests"}, "compares in tests"},
+	{"pgregory.net/rapid", []string{"tests"}, "property tests"},
+	{"go.uber.org/goleak", []string{"tests"}, "finds goroutines left behind by tests"},
+}
+
+// seam is the one package that knows the actor library.
+const seam = "actors/internal/host"
+
+// firstColumn gives what stands between backquotes in the first column of the table below a heading of a Markdown text.
+func firstColumn(markdown, heading string) []string {
+	var column []string
+	inside := false
+	for line := range strings.Lines(markdown) {
+		if strings.HasPrefix(line, "#") {
+			inside = strings.TrimSpace(strings.TrimLeft(line, "#")) == heading
+		}
+		cell, ok := strings.CutPrefix(line, "| `")
+		if inside && ok {
+			name, _, _ := strings.Cut(cell, "`")
+			column = append(column, name)
+		}
+	}
+	return column
+}

@@ -1,0 +1,126 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+)
+
+// exception allows what a rule forbids, in one file or in all files of a package.
+type exception struct {
+	where string // path of a file, or of a package's folder
+	why   string
+}
+
+// starters may start goroutines.
+var starters = []exception{
+	{"internal/lifecycle", "it owns the goroutines of everybody else"},
+	{"actors/internal/host/slots.go", "the actor library's dispatcher: it counts what it starts, and waits for all of it"},
+}
+
+// sleepers may wait for a time in a test.
+var sleepers []exception
+
+// keepers may keep a context in a struct.
+var keepers = []exception{
+	{"internal/lifecycle/group.go", "the context that Go hands to what it starts; Stop cancels it"},
+}
+
+// checkGoroutines finds goroutines that production code starts by itself. A test waits for what it starts, and goleak
+// sees what it forgot: so tests and kits are free.
+func checkGoroutines(m *module, table []row, allowed []exception) []string {
+	return m.check(allowed, func(f *file) bool { return !f.test && !isKit(table, f.pkg) }, func(f *file, n ast.Node) string {
+		_, isGo := n.(*ast.GoStmt)
+		if isGo || f.refersTo(n, "time", "AfterFunc") || isWaitGroupGo(f, n) {
+			return "starts a goroutine that nobody stops: use internal/lifecycle"
+		}
+		return ""
+	})
+}
+
+// isWaitGroupGo: without types, a call of a method Go counts as the wait group's in a file that mentions sync.WaitGroup.
+func isWaitGroupGo(f *file, n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != "Go" {
+		return false
+	}
+	mentioned := false
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		mentioned = mentioned || n != nil && f.refersTo(n, "sync", "WaitGroup")
+		return !mentioned
+	})
+	return mentioned
+}
+
+// checkWaiting finds tests that wait for a duration. Inside synctest.Test time is virtual and costs nothing.
+func checkWaiting(m *module, table []row, allowed []exception) []string {
+	return m.check(allowed, func(f *file) bool { return f.test || isKit(table, f.pkg) }, func(f *file, n ast.Node) string {
+		if !f.refersTo(n, "time", "Sleep", "After", "Tick", "NewTimer", "NewTicker") {
+			return ""
+		}
+		return "a test waits for a time: wait for a signal (internal/signal), a channel, or virtual time (testing/synctest)"
+	})
+}
+
+// checkContexts finds contexts kept in structs of production code: a context belongs to a call.
+func checkContexts(m *module, table []row, allowed []exception) []string {
+	return m.check(allowed, func(f *file) bool { return !f.test && !isKit(table, f.pkg) }, func(f *file, n ast.Node) string {
+		s, ok := n.(*ast.StructType)
+		if !ok {
+			return ""
+		}
+		for _, field := range s.Fields.List {
+			if f.refersTo(field.Type, "context", "Context") && len(field.Names) > 0 {
+				return fmt.Sprintf("field %s keeps a context: hand it on as the first argument", field.Names[0].Name)
+			}
+		}
+		return ""
+	})
+}
+
+// check walks the files that apply and collects what fault says of their nodes. Exceptions that excepted nothing are faults.
+func (m *module) check(allowed []exception, applies func(*file) bool, fault func(*file, ast.Node) string) []string {
+	var faults []string
+	used := make([]bool, len(allowed))
+	for _, f := range m.files {
+		if f.generated || !applies(f) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if n == nil || isVirtualTime(f, n) {
+				return false
+			}
+			why := fault(f, n)
+			if why == "" {
+				return true
+			}
+			i := slices.IndexFunc(allowed, func(e exception) bool { return e.where == f.path || e.where == f.pkg })
+			if i < 0 {
+				faults = append(faults, fmt.Sprintf("%s: %s", m.at(n), why))
+			} else {
+				used[i] = true
+			}
+			return true
+		})
+	}
+	for i, e := range allowed {
+		if !used[i] {
+			faults = append(faults, fmt.Sprintf("exception for %s (%s) excepts nothing: remove it", e.where, e.why))
+		}
+	}
+	return faults
+}
+
+func isVirtualTime(f *file, n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	return ok && f.refersTo(call.Fun, "testing/synctest", "Test")
+}
+
+func isKit(table []row, pkg string) bool {
+	r, ok := rowOf(table, pkg)
+	return ok && r.kit
+}

@@ -1,0 +1,1 @@
+package left_out
