@@ -22,9 +22,10 @@ type Port interface {
 	Acquire(ctx context.Context, u event.Unit, floor event.Generation) (Acquired, error)
 	// Renew extends leases; the result has one error (or nil) for each.
 	Renew(ctx context.Context, held []Held) []error
-	// Release gives a lease back, clean = nothing was in a behavior when the unit was last given up. [ErrBusy]: something
-	// is unread, the lease is still held.
-	Release(ctx context.Context, h Held, clean bool) error
+	// Release gives a lease back. A released unit is clean: nothing of it was in a behavior. With ifIdle the port answers [ErrBusy],
+	// and the lease is still held, when something is unread; without (a hand-over, a stop, a halted unit) what is unread is for
+	// the next owner.
+	Release(ctx context.Context, h Held, ifIdle bool) error
 	// Fetch is the fenced read: up to max entries above the given positions (one position for each lane of the unit), in
 	// the order in which they are to be applied: the primary lane is drained first. The same call gives the same
 	// entries. It never skips: what a stream lost, it reads from the store, else it answers Gap.
@@ -64,6 +65,9 @@ type Fetched struct {
 	// Gap: the entry after the position of Lane is neither in the stream nor in the store. With Gap there are no entries.
 	Gap  bool
 	Lane event.LaneRef
+	// Drained: besides these entries nothing was unread in any lane, so the caller need not ask again before the next wake. A
+	// port that does not know says false; no entries and no Gap mean the same whatever it says.
+	Drained bool
 }
 
 var (

@@ -1,0 +1,55 @@
+// Package partitions decides who may run a unit and what the unit does next. It is the heart of Keyhold: order per key, one
+// behavior at a time, nothing lost and nothing twice hang on it.
+//
+// It has two halves. [Machine] is a pure state machine for one unit: inputs in, effects out, time as [Tick]s. It does no I/O,
+// reads no clock, starts no goroutine, and prints everything it does. [Port] is what a shell talks to on its behalf: leases and
+// the streams of entries.
+//
+// # States
+//
+//	                                       .-> applying -> (settling | backoff) -.
+//	idle -> acquiring -> recovering -> ready -> serving --------------------------+-> ready -> draining -> idle
+//	             ^                         '-> fetching, advancing, passing -----'        |
+//	             '------- lost, stale, checkpoint moved, outcome unknown -----------------'
+//
+// A unit may also be halted (an event cannot be applied, a person decides), paused (a person decided), or waiting for a
+// newer binary (an event whose type this one does not know). It then reads no stream. A unit that serves asks serves them
+// all the same.
+//
+// # Duties of the shell
+//
+// The shell is whatever drives a Machine: the actor of a unit, or a test.
+//
+//  1. One goroutine at a time. Step, and the methods that look at a machine, are for the goroutine that owns it.
+//  2. Carry out the effects of a Step in order. An effect is valid until the input that answers it has been stepped; one that
+//     has no answer, and the slice itself, until the next Step. Copy what must live longer.
+//  3. Answer. Effects X that have an input XDone ([Acquire], [Recover], [Fetch], [Apply], [Serve], [WriteHalt], [WriteDead],
+//     [CommitPassed], [Passivate], [Release]) are answered by exactly one XDone, however late. There is never more than one
+//     of them unanswered. A call that may hang is given a deadline by the shell, which then answers [Unknown].
+//  4. [Apply], [Serve] and [Passivate] are answered when user code has returned, and not before: the answer is the machine's only way
+//     to know that nothing of the unit runs any more. [Cancel] asks the code to hurry, it is no leave to answer. Code that should
+//     have returned and has not is reported with [Hung].
+//  5. An Apply or Serve that is Fresh gets a new behavior instance: New, OnActivate, an entity's state read from the store, all
+//     within the same attempt, which fails when they do. [Discard] throws the instance away without any hook.
+//  6. An Apply commits its effects together with its Moves, in one transaction: fenced by its Generation where units are
+//     leased, each Move by compare-and-set from exactly From. OK means durable. The same holds for WriteHalt, WriteDead and CommitPassed.
+//  7. Report what happens: [Wake] when there may be something to read, [Demand] when an ask waits, [Acted] when a person changed
+//     the unit's halt or pause in the store, [TimerFired] at the tick of the last [SetTimer], [Renewed] or [Fenced] for each renewal
+//     of [Machine.Held], [Lost] when the shell knows better than the lease (a suspended host, a store that is not ours any more), [Drain]
+//     to stop or hand over. All of them may come at any time.
+//  8. Ask [Machine.Serving] right before a reply is sent. An answer of an entity that is not ours any more is no answer.
+//  9. After [Idle] the machine holds nothing: drop it, and make a new one for the next Wake or Demand. One that is kept
+//     instead goes on from what it knows: when it rested halted, paused or waiting, it ignores wakes until Acted.
+//
+// # Promises
+//
+// For any inputs: at most one behavior of the unit is inside. Apply is only asked for at a valid lease, of exactly the entry after
+// the last one applied or passed over in its lane, and never again once it was committed. An attempt that did not commit
+// costs the instance. Nothing above a durable checkpoint is acknowledged. The lease is given back only when no user code of the
+// unit is inside; else it is left to lapse. A wake is never forgotten: the machine reads again, or says so in [Idle].
+//
+// It does not promise that user code runs only once: an attempt whose commit is refused, or whose outcome is unknown, runs
+// again unless the store shows that it was committed.
+//
+// Reading order: port.go, config.go, input.go, effect.go, machine.go, decide.go; testdata/ has the races as scripts.
+package partitions

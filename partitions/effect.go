@@ -1,0 +1,170 @@
+package partitions
+
+import (
+	"github.com/keyhold/keyhold/event"
+)
+
+// Effect is something the shell is to do. Effects are pointers into the machine: see the package documentation for how long
+// they are valid. String gives the line that scripts and logs show.
+type Effect interface {
+	effect()
+	String() string
+}
+
+// Effects that are answered, by the input of the same name and Done.
+type (
+	// Acquire: [Port.Acquire] with this floor.
+	Acquire struct{ Floor event.Generation }
+
+	// Recover: read the unit's checkpoints and halt from the store. Raise: raise its row to Generation in the same transaction.
+	Recover struct {
+		Generation event.Generation
+		Raise      bool
+	}
+
+	// Fetch: [Port.Fetch] above Positions, or [Port.Advance] with Ack.
+	Fetch struct {
+		Generation event.Generation
+		Positions  []event.Position // one for each lane of the unit
+		Max        int
+		Ack        bool // positions are durable checkpoints: acknowledge them
+	}
+
+	// Apply: run the behavior with Entry and commit its effects together with Moves.
+	Apply struct {
+		Generation event.Generation
+		Entry      *event.Envelope
+		Attempt    int  // at this entry by this machine, from 1
+		Fresh      bool // with a new instance
+		Suspect    bool // the last owner may have died of it
+		Moves      []Move
+	}
+
+	// Serve: let the behavior answer asks that wait, one or several, one after the other.
+	Serve struct {
+		Generation event.Generation
+		Fresh      bool // with a new instance
+	}
+
+	// WriteHalt: make the halt durable, together with Moves.
+	WriteHalt struct {
+		Generation event.Generation
+		Halt       *Failure
+		Moves      []Move
+	}
+
+	// WriteDead: make the entry a dead letter of the handler, together with Moves, which move past it.
+	WriteDead struct {
+		Generation event.Generation
+		Dead       *Failure
+		Moves      []Move
+	}
+
+	// CommitPassed: commit Moves, over entries that were passed over.
+	CommitPassed struct {
+		Generation event.Generation
+		Moves      []Move
+	}
+
+	// Passivate: run OnPassivate of the instance and throw it away.
+	Passivate struct{}
+
+	// Release: [Port.Release].
+	Release struct {
+		Generation event.Generation
+		IfIdle     bool // only if nothing is unread
+	}
+)
+
+// Effects without an answer.
+type (
+	// Discard: throw the behavior instance away, without any hook; there may be none.
+	Discard struct{}
+
+	// Cancel: cancel the context of the user code that is inside. Its Apply, Serve or Passivate is still to be answered.
+	Cancel struct{ Why CancelReason }
+
+	// SetTimer: step [TimerFired] at At. It takes the place of the one before; At 0 means none.
+	SetTimer struct{ At Tick }
+
+	// Note tells observers. It asks for nothing.
+	Note struct {
+		Kind     NoteKind
+		Lane     event.LaneRef  // where it concerns an entry
+		Sequence event.Sequence // likewise
+		Attempt  int            // that failed, with NoteRetry
+		Again    Tick           // when it is tried again, 0 = at once or never
+		Why      string
+		Err      error
+	}
+
+	// Idle: the machine holds nothing and waits for nothing. See the package documentation for what to do with it.
+	Idle struct {
+		Because Phase // PhaseIdle, PhaseHalted, PhasePaused or PhaseWaiting
+		// Unread: there may be something to read all the same, because the unit was drained. A hand-over wakes the next owner.
+		Unread bool
+	}
+)
+
+// Move is a checkpoint to move by compare-and-set.
+type Move struct {
+	Lane    event.LaneRef
+	From    event.Sequence // exactly what this activation last read or wrote
+	To      event.Sequence
+	EventID string // of the entry at To
+}
+
+// CancelReason says why user code is cancelled.
+type CancelReason uint8
+
+const (
+	CancelLost  CancelReason = iota // the unit is not ours any more
+	CancelDrain                     // a drain does not wait any longer
+)
+
+func (r CancelReason) String() string {
+	if r == CancelDrain {
+		return "drain"
+	}
+	return "lost"
+}
+
+// NoteKind says what a [Note] is about.
+type NoteKind uint8
+
+const (
+	NoteHalted  NoteKind = iota // the unit halted before an entry
+	NoteResumed                 // the unit runs again, or goes on to the next thing that stops it, after a person acted
+	NoteDead                    // an entry was set aside
+	NoteRetry                   // an attempt failed and will be made again
+	NoteLost                    // the lease, or the right to the unit, is gone
+	NoteAnew                    // the activation was dropped, the unit is acquired and recovered anew
+	NoteRefused                 // a raise was refused: the store knows a later generation
+	NoteHeld                    // another owner holds the unit
+	NoteForgot                  // the port lost its memory
+	NoteSuspect                 // the unit was left unclean: its first entry is a suspect
+	NoteGap                     // the entry that comes next was not in what was read
+	NoteNewer                   // an entry waits for a newer binary
+	NoteHung                    // user code does not return
+	NoteTrouble                 // a call did not work out and will be made again
+)
+
+var noteKinds = [...]string{"halted", "resumed", "dead", "retry", "lost", "anew", "refused", "held", "forgot", "suspect", "gap", "newer", "hung", "trouble"}
+
+func (k NoteKind) String() string { return noteKinds[k] }
+
+func (*Acquire) effect()      {}
+func (*Recover) effect()      {}
+func (*Fetch) effect()        {}
+func (*Apply) effect()        {}
+func (*Serve) effect()        {}
+func (*WriteHalt) effect()    {}
+func (*WriteDead) effect()    {}
+func (*CommitPassed) effect() {}
+func (*Passivate) effect()    {}
+func (*Release) effect()      {}
+func (*Discard) effect()      {}
+func (*Cancel) effect()       {}
+func (*SetTimer) effect()     {}
+func (*Note) effect()         {}
+func (*Idle) effect()         {}
