@@ -33,9 +33,9 @@ type Records interface {
 	ReadLane(ctx context.Context, lane event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error)
 	// LaneTail gives the last sequence drawn in a lane, 0 when it has none.
 	LaneTail(ctx context.Context, lane event.LaneRef) (event.Sequence, error)
-	// Abandon turns a record that can never be delivered into a void (its id, time and sequence stay), keeping what it
-	// was and the reason. What an entity emitted stays in its stream. It is idempotent: the first reason stays. The error is
-	// of kind [ErrNotFound] when there is no such record.
+	// Abandon turns a record that can never be delivered into a void (of the envelope stay id, time, lane, sequence,
+	// stream, its version, and store id), keeping what it was and the reason. What an entity emitted stays in its stream.
+	// It is idempotent: the first reason stays. The error is of kind [ErrNotFound] when there is no such record.
 	Abandon(ctx context.Context, lane event.LaneRef, seq event.Sequence, reason string) error
 	// Abandoned lists what Abandon set aside and Purge has not deleted since, in order of (lane, sequence) after the given
 	// place, up to limit.

@@ -1,0 +1,56 @@
+package eventstoretest
+
+import (
+	"testing"
+
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// Harness is one empty store to test, with what the tests need besides the port.
+type Harness struct {
+	Store    eventstore.Store    // started; the suite stops it
+	Identity eventstore.Identity // what Start gave
+
+	// Reopen makes a store over the same data, not started, as the next process would. Until Store is stopped or has
+	// crashed, its Start must find the data owned. nil where data does not outlive Stop: tests of restarts are skipped.
+	Reopen func() eventstore.Store
+	// Crash ends Store as kill -9 would: it does nothing more, and its ownership is free. nil: it is stopped instead.
+	Crash func()
+}
+
+// check is one behaviour.
+type check struct {
+	name string
+	run  func(f *fixture)
+}
+
+// Run runs the suite. open is called once for each behaviour, each time for an empty store.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	groups := []struct {
+		name   string
+		checks []check
+	}{
+		{"Lifecycle", lifecycle},
+		{"Streams", streams},
+		{"ReadAll", readAll},
+		{"Records", records},
+		{"Checkpoints", checkpoints},
+		{"Units", units},
+		{"Halts", halts},
+		{"Lanes", lanes},
+		{"Registry", registry},
+		{"Tx", unitsOfWork},
+		{"SQL", sqlChecks},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range g.checks {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newFixture(t, open(t)))
+				})
+			}
+		})
+	}
+}

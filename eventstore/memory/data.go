@@ -1,0 +1,201 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// data is everything a store holds.
+type data struct {
+	streams    map[event.Stream]*stream
+	lanes      map[event.LaneRef]*lane
+	categories map[string]*category
+	log        []*record // all records, in commit order
+	position   uint64    // of the last record that ever was in the log
+
+	generations map[event.Unit]event.Generation
+	halts       map[event.Unit]eventstore.Halt // void ones included
+	dead        map[deadKey]eventstore.Dead
+	abandoned   map[place]eventstore.Abandoned
+
+	registry registry
+}
+
+// record is an event where it stands. It never changes once it is reachable: readers copy it without a lock.
+type record struct {
+	event.Envelope
+	position uint64 // in the log, from 1
+}
+
+// stream is one entity's.
+type stream struct {
+	events   []*record // event n at index n-1
+	snapshot *eventstore.Snapshot
+	replies  map[string]*eventstore.Reply // by command id
+}
+
+// lane is one broker lane. It may exist for a checkpoint alone, with nothing in it.
+type lane struct {
+	ref     event.LaneRef
+	tail    event.Sequence
+	records []*record // in order; purged ones are missing
+	loose   int       // records that belong to no stream: those that can be purged
+	passed  []mark    // checkpoints, one for each name; few, so looked through
+}
+
+type mark struct {
+	name string
+	at   event.Sequence
+	id   string
+}
+
+// category lists its lanes.
+type category struct {
+	lanes  []*lane
+	sorted bool
+}
+
+// place is a record's address.
+type place struct {
+	lane event.LaneRef
+	seq  event.Sequence
+}
+
+func (p place) compare(o place) int {
+	return cmp.Or(p.lane.Compare(o.lane), cmp.Compare(p.seq, o.seq))
+}
+
+type deadKey struct {
+	name string
+	place
+}
+
+func newData() data {
+	return data{
+		streams:     make(map[event.Stream]*stream),
+		lanes:       make(map[event.LaneRef]*lane),
+		categories:  make(map[string]*category),
+		generations: make(map[event.Unit]event.Generation),
+		halts:       make(map[event.Unit]eventstore.Halt),
+		dead:        make(map[deadKey]eventstore.Dead),
+		abandoned:   make(map[place]eventstore.Abandoned),
+		registry:    newRegistry(),
+	}
+}
+
+// stream gives the stream to change, made when it is not there.
+func (d *data) stream(s event.Stream) *stream {
+	st := d.streams[s]
+	if st == nil {
+		st = new(stream)
+		d.streams[s] = st
+	}
+	return st
+}
+
+// lane gives the lane to change, made when it is not there.
+func (d *data) lane(ref event.LaneRef) *lane {
+	l := d.lanes[ref]
+	if l == nil {
+		l = &lane{ref: ref}
+		d.lanes[ref] = l
+		c := d.categories[ref.Category]
+		if c == nil {
+			c = new(category)
+			d.categories[ref.Category] = c
+		}
+		c.lanes = append(c.lanes, l)
+		c.sorted = false
+	}
+	return l
+}
+
+// sortedLanes gives the lanes of a category in lane order.
+func (d *data) sortedLanes(name string) []*lane {
+	c := d.categories[name]
+	if c == nil {
+		return nil
+	}
+	if !c.sorted {
+		slices.SortFunc(c.lanes, func(a, b *lane) int { return a.ref.Compare(b.ref) })
+		c.sorted = true
+	}
+	return c.lanes
+}
+
+// checkpoint gives what a name has applied of a lane; a zero mark when nothing.
+func (d *data) checkpoint(name string, ref event.LaneRef) mark {
+	l := d.lanes[ref]
+	if l == nil {
+		return mark{name: name}
+	}
+	return l.checkpoint(name)
+}
+
+func (l *lane) checkpoint(name string) mark {
+	for i := range l.passed {
+		if l.passed[i].name == name {
+			return l.passed[i]
+		}
+	}
+	return mark{name: name}
+}
+
+func (l *lane) pass(m mark) {
+	for i := range l.passed {
+		if l.passed[i].name == m.name {
+			l.passed[i] = m
+			return
+		}
+	}
+	l.passed = append(l.passed, m)
+}
+
+// after gives the index of the first record above seq.
+func (l *lane) after(seq event.Sequence) int {
+	at, _ := slices.BinarySearchFunc(l.records, seq+1, func(r *record, seq event.Sequence) int { return cmp.Compare(r.Sequence, seq) })
+	return at
+}
+
+// at gives the index of a record, or false.
+func (l *lane) at(seq event.Sequence) (int, bool) {
+	i := l.after(seq - 1)
+	return i, i < len(l.records) && l.records[i].Sequence == seq
+}
+
+// halt gives the halt of a unit unless it is void.
+func (d *data) halt(u event.Unit) *eventstore.Halt {
+	h, found := d.halts[u]
+	if !found || h.Sequence <= d.checkpoint(u.Name, h.Lane).at {
+		return nil
+	}
+	return &h
+}
+
+// logAfter gives the index of the first record of the log above a position.
+func (d *data) logAfter(position uint64) int {
+	at, _ := slices.BinarySearchFunc(d.log, position+1, func(r *record, p uint64) int { return cmp.Compare(r.position, p) })
+	return at
+}
+
+// copies gives envelopes that belong to the caller. It needs no lock.
+func copies(records []*record) []event.Envelope {
+	size := 0
+	for _, r := range records {
+		size += len(r.Data)
+	}
+	payload := make([]byte, 0, size)
+	out := make([]event.Envelope, len(records))
+	for i, r := range records {
+		out[i] = r.Envelope
+		if r.Data != nil {
+			start := len(payload)
+			payload = append(payload, r.Data...)
+			out[i].Data = payload[start:len(payload):len(payload)]
+		}
+	}
+	return out
+}
