@@ -67,8 +67,8 @@ func (p *Port) Fetch(ctx context.Context, h partitions.Held, above []event.Posit
 	if err := p.fence(h); err != nil {
 		return partitions.Fetched{}, err
 	}
-	if max < 1 || max > mostEntries {
-		return partitions.Fetched{}, fmt.Errorf("fetch for %s: max is %d, not 1 to %d", h.Unit, max, mostEntries)
+	if err := eventstore.CheckLimit(max); err != nil {
+		return partitions.Fetched{}, fmt.Errorf("fetch for %s: %w", h.Unit, err)
 	}
 	for _, kind := range []event.Lane{event.Primary, event.Backfill} {
 		got, err := p.fetch(ctx, kind, above, max)
@@ -86,9 +86,6 @@ func (p *Port) Fetch(ctx context.Context, h partitions.Held, above []event.Posit
 func (p *Port) Advance(ctx context.Context, h partitions.Held, done []event.Position, max int) (partitions.Fetched, error) {
 	return p.Fetch(ctx, h, done, max)
 }
-
-// mostEntries is what a store reads at most in one call.
-const mostEntries = 10_000
 
 func (p *Port) fence(h partitions.Held) error {
 	if h.Generation != p.generation {
