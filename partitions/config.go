@@ -94,7 +94,7 @@ func (c Config) Validate() error {
 	wrong(c.Attempts < 1, "attempts is %d, not at least 1", c.Attempts)
 	wrong(c.ReadAhead < 1 || c.ReadAhead > 1000, "read-ahead is %d, not 1 to 1,000", c.ReadAhead)
 	wrong(c.PassedMax < 1, "passed-max is %d, not at least 1", c.PassedMax)
-	wrong(c.IdleAfter < 0, "idle-after is %v, below 0", c.IdleAfter)
+	wrong(c.IdleAfter <= 0, "idle-after is %v, not above 0", c.IdleAfter)
 	for name, b := range map[string]Backoff{"backoff": c.Backoff, "I/O backoff": c.IO} {
 		wrong(b.Base <= 0 || b.Max < b.Base, "%s goes from %v to %v: it must start above 0 and not end below its start", name, b.Base, b.Max)
 	}

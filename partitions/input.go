@@ -16,9 +16,12 @@ type (
 	// TimerFired: the tick of the last [SetTimer] has come. One that comes early, late or twice does no harm.
 	TimerFired struct{}
 	// Renewed: a renewal of the lease that was sent at Sent has succeeded. It never revives a lease whose deadline has passed.
-	Renewed struct{ Sent Tick }
+	Renewed struct {
+		Generation event.Generation
+		Sent       Tick
+	}
 	// Fenced: a renewal was refused.
-	Fenced struct{}
+	Fenced struct{ Generation event.Generation }
 	// Lost: the unit must not be trusted any more, whatever its lease says. An ask whose commit came back stale says it
 	// with its [ServeDone] instead.
 	Lost struct{ Why string }

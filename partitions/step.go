@@ -1,0 +1,471 @@
+package partitions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Step tells the machine what happened, and gives what to do about it, in order. now never goes back. The slice is valid
+// until the next Step. An answer to nothing that was asked is ignored.
+func (m *Machine) Step(now Tick, in Input) []Effect {
+	m.out = m.out[:0]
+	m.now = max(m.now, now)
+	m.checkDeadline()
+	m.take(in)
+	for m.asked == callNone && m.next() {
+	}
+	m.setTimer()
+	return m.out
+}
+
+// take notes the facts that an input brings.
+func (m *Machine) take(in Input) {
+	switch in := in.(type) {
+	case Wake:
+		m.unread, m.woken = true, true
+	case Demand:
+		m.demand = true
+	case Acted:
+		m.acted = true
+		for i := range m.lanes {
+			m.lanes[i].attempts, m.lanes[i].retryAt = 0, 0
+		}
+	case TimerFired:
+		m.armed = 0
+	case Renewed:
+		if m.own >= granted && in.Generation == m.gen && m.lost == "" {
+			m.deadline = max(m.deadline, m.leaseEnd(in.Sent))
+		}
+	case Fenced:
+		if m.own >= granted && in.Generation == m.gen {
+			m.lose("renewal was fenced")
+		}
+	case Lost:
+		m.lose(cmp.Or(in.Why, "told so"))
+	case Hung:
+		m.tookTooLong()
+	case Drain:
+		m.drain(in.Cancel)
+	default:
+		m.takeAnswer(in)
+	}
+}
+
+// takeAnswer notes the answer to what is outstanding.
+func (m *Machine) takeAnswer(in Input) {
+	switch in := in.(type) {
+	case AcquireDone:
+		if m.answers(callAcquire) {
+			m.acquireDone(in)
+		}
+	case RecoverDone:
+		if m.answers(callRecover) {
+			m.recoverDone(in)
+		}
+	case FetchDone:
+		if m.answers(callFetch) {
+			m.fetchDone(in)
+		}
+	case ApplyDone:
+		if m.answers(callApply) {
+			m.applyDone(in)
+		}
+	case ServeDone:
+		if m.answers(callServe) {
+			m.serveDone(in)
+		}
+	case WriteHaltDone:
+		if m.answers(callHalt) {
+			m.writeHaltDone(in)
+		}
+	case WriteDeadDone:
+		if m.answers(callDead) {
+			m.writeDeadDone(in)
+		}
+	case CommitPassedDone:
+		if m.answers(callPassed) {
+			m.commitPassedDone(in)
+		}
+	case PassivateDone:
+		if m.answers(callPassivate) {
+			m.instance, m.keep = false, false
+		}
+	case ReleaseDone:
+		if m.answers(callRelease) {
+			m.releaseDone(in)
+		}
+	default:
+		panic("partitions: a pointer is no input, inputs are values") // not telling which: in would escape, at one allocation for each Step
+	}
+}
+
+// answers reports whether c is outstanding, and takes it as answered.
+func (m *Machine) answers(c call) bool {
+	if m.asked != c {
+		return false
+	}
+	m.asked = callNone
+	return true
+}
+
+// leaseEnd gives the deadline of a lease that was asked for, or renewed, at sent.
+func (m *Machine) leaseEnd(sent Tick) Tick { return sent.Add(m.cfg.TTL - m.cfg.Margin) }
+
+// checkDeadline comes before any input is looked at: a renewal that arrives late never revives.
+func (m *Machine) checkDeadline() {
+	if m.cfg.Leased && m.own >= granted && m.now >= m.deadline {
+		m.lose("deadline passed")
+	}
+}
+
+// lose notes that what is held must not be relied on. What is inside must come back before anything else is done.
+func (m *Machine) lose(why string) {
+	if m.lost != "" || m.own == none && m.asked != callAcquire {
+		return
+	}
+	m.lost = why
+	if m.own >= granted {
+		m.note(Note{Kind: NoteLost, Why: why})
+	}
+	m.cancel(CancelLost)
+}
+
+// inside reports whether user code is.
+func (m *Machine) inside() bool {
+	return m.asked == callApply || m.asked == callServe || m.asked == callPassivate
+}
+
+func (m *Machine) cancel(why CancelReason) {
+	if m.inside() && !m.cancelled {
+		m.cancelled = true
+		m.eff.cancel = Cancel{Why: why}
+		m.emit(&m.eff.cancel)
+	}
+}
+
+func (m *Machine) tookTooLong() {
+	if !m.inside() || m.hung {
+		return
+	}
+	m.hung = true
+	m.note(Note{Kind: NoteHung})
+	if m.cfg.Leased {
+		m.lose("user code does not return")
+	}
+}
+
+func (m *Machine) drain(hurry bool) {
+	m.draining, m.resting = true, false
+	m.again = 0 // nothing of what was to be tried again later is worth waiting for
+	if hurry {
+		m.hurry = true
+		m.cancel(CancelDrain)
+	}
+}
+
+func (m *Machine) acquireDone(in AcquireDone) {
+	switch {
+	case in.Outcome != OK:
+		m.trouble("acquire", in.Outcome, in.Err)
+	case in.Granted:
+		m.own, m.gen, m.suspect = granted, in.Generation, in.Unclean
+		if m.cfg.Leased {
+			m.floor, m.deadline = max(m.floor, m.gen), m.leaseEnd(m.sent)
+			m.checkDeadline()
+		}
+	case in.Forgot:
+		m.own, m.lost = none, ""
+		m.again = m.now.Add(max(m.cfg.TTL, time.Millisecond))
+		m.note(Note{Kind: NoteForgot, Again: m.again})
+	default:
+		m.own, m.lost = none, ""
+		m.again = m.now.Add(max(in.HeldFor, time.Millisecond))
+		m.note(Note{Kind: NoteHeld, Again: m.again})
+	}
+}
+
+func (m *Machine) recoverDone(in RecoverDone) {
+	if in.Outcome == OK && len(in.Checkpoints) != len(m.lanes) {
+		in.Outcome, in.Err = Failed, fmt.Errorf("%d checkpoints for %d lanes", len(in.Checkpoints), len(m.lanes))
+	}
+	switch {
+	case in.Outcome == Failed:
+		// Somebody who reaches the store may have more luck.
+		m.own = refused
+		m.trouble("recover", in.Outcome, in.Err)
+		return
+	case in.Outcome != OK:
+		// A row found at our generation is no proof that we put it there: ask for another one.
+		m.anew("outcome of recovery: " + in.Outcome.String())
+		return
+	case m.eff.recover.Raise && !in.Raised:
+		m.own, m.floor = refused, max(m.floor, in.Generation)
+		m.note(Note{Kind: NoteRefused, Why: fmt.Sprintf("the store is at generation %d", in.Generation)})
+		return
+	}
+	stopped := m.halt != nil || m.paused
+	m.own, m.idleSince, m.unread = serving, m.now, true
+	m.halt, m.paused, m.newer = in.Halt, in.Paused, false
+	if stopped && !m.blocked() {
+		m.note(Note{Kind: NoteResumed})
+	}
+	for i := range m.lanes {
+		l, p := &m.lanes[i], in.Checkpoints[i]
+		l.durable, l.durableID, l.at, l.id = p.Sequence, p.EventID, p.Sequence, p.EventID
+		l.acked = 0 // the group may be anywhere
+	}
+	m.reack = m.cfg.Leased
+	if m.suspect {
+		m.note(Note{Kind: NoteSuspect})
+	}
+}
+
+func (m *Machine) fetchDone(in FetchDone) {
+	switch in.Outcome {
+	case OK:
+	case Stale:
+		m.unread = true
+		m.lose("fenced")
+		return
+	default:
+		m.unread = true
+		m.trouble("fetch", in.Outcome, in.Err)
+		return
+	}
+	if m.eff.fetch.Ack {
+		m.reack = false
+		for i := range m.lanes {
+			m.lanes[i].acked = m.eff.fetch.Positions[i].Sequence
+		}
+	}
+	if in.Gap {
+		m.missing(in.Lane)
+		return
+	}
+	m.entries, m.took = in.Entries, false
+	if len(m.entries) == 0 {
+		m.failures, m.suspect = 0, false
+		return
+	}
+	m.unread = m.unread || !in.Drained
+}
+
+// missing halts the unit at an entry that the port says exists nowhere any more.
+func (m *Machine) missing(ref event.LaneRef) {
+	l := m.laneOf(ref)
+	if l == nil {
+		m.unread = true
+		m.trouble("fetch", Failed, fmt.Errorf("gap in %s, which is no lane of the unit", ref))
+		return
+	}
+	m.settle, m.dead = &Failure{Lane: ref, Sequence: l.at + 1, Reason: "missing"}, false
+}
+
+func (m *Machine) applyDone(in ApplyDone) {
+	m.suspect = false
+	m.idleSince = m.now
+	if in.Outcome == OK {
+		m.keep = in.Keep
+		m.committed(m.eff.apply.Moves)
+		m.entries = m.entries[1:]
+		return
+	}
+	m.throwAway()
+	if in.Outcome != Failed {
+		m.notCommitted("apply", in.Outcome, in.Err)
+		return
+	}
+	if m.cancelled && !m.hung {
+		return // the attempt was given up on, by us: nobody can tell how it would have gone
+	}
+	m.failed(in)
+}
+
+// failed counts an attempt that failed by itself, and decides what comes of it.
+func (m *Machine) failed(in ApplyDone) {
+	e := &m.entries[0]
+	l := m.laneOf(e.Ref())
+	if l.failed != e.Sequence {
+		l.failed, l.attempts = e.Sequence, 0
+	}
+	l.attempts++
+	reason := "retries exhausted"
+	if in.Class == Poison {
+		reason = cmp.Or(in.Reason, "poison")
+	} else if l.attempts < m.cfg.Attempts {
+		l.retryAt = m.now.Add(m.jitter(m.cfg.Backoff.after(l.attempts)))
+		m.note(Note{Kind: NoteRetry, Lane: l.ref, Sequence: e.Sequence, Attempt: l.attempts, Err: in.Err, Again: l.retryAt})
+		return
+	}
+	f := &Failure{Lane: l.ref, Sequence: e.Sequence, EventID: e.ID, EventType: e.Type, Attempts: l.attempts, Reason: reason}
+	if in.Err != nil {
+		f.Error = in.Err.Error()
+	}
+	m.settle, m.dead = f, m.cfg.Policy == SetAside
+}
+
+func (m *Machine) serveDone(in ServeDone) {
+	m.idleSince = m.now
+	m.demand = m.demand || in.More
+	if in.Outcome == OK {
+		m.keep, m.failures = in.Keep, 0
+		return
+	}
+	m.throwAway()
+	if in.Outcome != Failed {
+		m.notCommitted("serve", in.Outcome, in.Err)
+	}
+}
+
+func (m *Machine) writeHaltDone(in WriteHaltDone) {
+	if in.Outcome != OK {
+		m.notSettled("write halt", in.Outcome, in.Err)
+		return
+	}
+	m.committed(m.eff.halt.Moves)
+	m.halt, m.settle, m.entries = m.settle, nil, nil
+	m.idleSince = m.now
+	m.noteFailure(NoteHalted, m.halt)
+}
+
+func (m *Machine) writeDeadDone(in WriteDeadDone) {
+	if in.Outcome != OK {
+		m.notSettled("write dead letter", in.Outcome, in.Err)
+		return
+	}
+	m.committed(m.eff.dead.Moves)
+	m.noteFailure(NoteDead, m.settle)
+	m.settle, m.entries = nil, m.entries[1:]
+	m.idleSince = m.now
+}
+
+func (m *Machine) notSettled(what string, o Outcome, err error) {
+	if o != Failed {
+		m.notCommitted(what, o, err)
+		return
+	}
+	m.trouble(what, o, err)
+	if m.draining {
+		m.settle, m.again = nil, 0 // the next owner will find out for itself
+	}
+}
+
+func (m *Machine) commitPassedDone(in CommitPassedDone) {
+	switch {
+	case in.Outcome == OK:
+		m.committed(m.eff.passed.Moves)
+	case in.Outcome != Failed:
+		m.notCommitted("commit passed", in.Outcome, in.Err)
+	default:
+		m.trouble("commit passed", in.Outcome, in.Err)
+		if m.draining {
+			m.passed, m.again = 0, 0 // the next owner passes over them again
+		}
+	}
+}
+
+func (m *Machine) releaseDone(in ReleaseDone) {
+	switch {
+	case in.Outcome == Busy && m.eff.release.IfIdle && m.own == serving:
+		m.unread, m.idleSince = true, m.now
+	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
+		// Where it is not certain, it will lapse, or an acquisition supersedes it.
+		m.forget()
+		m.own, m.lost = none, ""
+	default:
+		m.trouble("release", in.Outcome, in.Err)
+	}
+}
+
+// committed notes that moves are durable.
+func (m *Machine) committed(moves []Move) {
+	for i := range moves {
+		mv := &moves[i]
+		l := m.laneOf(mv.Lane)
+		l.durable, l.durableID, l.at, l.id = mv.To, mv.EventID, mv.To, mv.EventID
+		l.retryAt = 0
+	}
+	m.passed, m.failures, m.took = 0, 0, true
+}
+
+// notCommitted takes a commit that came back stale, refused or unknown. It is not the entry's fault, and nothing that was
+// known of the unit can be relied on.
+func (m *Machine) notCommitted(what string, o Outcome, err error) {
+	if o == Stale {
+		m.unread = true
+		m.lose(what + " came back stale")
+		return
+	}
+	m.failures++
+	m.backOff(m.failures - 1)
+	m.anewBecause(fmt.Sprintf("outcome of %s: %s", what, o), err)
+}
+
+// anew drops the activation, but not the lease: the unit is acquired above it and recovered anew.
+func (m *Machine) anew(why string) { m.anewBecause(why, nil) }
+
+func (m *Machine) anewBecause(why string, err error) {
+	m.note(Note{Kind: NoteAnew, Why: why, Err: err})
+	m.forget()
+	m.own, m.unread = dropped, true
+}
+
+// throwAway ends the behavior instance: what it has in memory may have seen what was never committed.
+func (m *Machine) throwAway() {
+	m.instance, m.keep = false, false
+	m.emit(&m.eff.discard)
+}
+
+// forget drops everything that belongs to an activation.
+func (m *Machine) forget() {
+	if m.instance {
+		m.throwAway()
+	}
+	m.entries, m.settle, m.passed, m.reack = nil, nil, 0, false
+}
+
+// trouble notes a call that did not work out and when the next may be made.
+func (m *Machine) trouble(what string, o Outcome, err error) {
+	m.failures++
+	m.backOff(m.failures)
+	m.note(Note{Kind: NoteTrouble, Why: what + " " + o.String(), Err: err, Again: m.again})
+}
+
+// backOff lets no call be made before the delay after n failures.
+func (m *Machine) backOff(n int) {
+	if n > 0 {
+		m.again = m.now.Add(m.jitter(m.cfg.IO.after(n)))
+	}
+}
+
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	if m.cfg.Jitter == nil {
+		return d
+	}
+	return m.cfg.Jitter(d)
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+func (m *Machine) note(n Note) { m.emit(&n) }
+
+func (m *Machine) noteFailure(kind NoteKind, f *Failure) {
+	n := Note{Kind: kind, Lane: f.Lane, Sequence: f.Sequence, Why: f.Reason}
+	if f.Error != "" {
+		n.Err = errors.New(f.Error)
+	}
+	m.note(n)
+}
+
+func (m *Machine) laneOf(ref event.LaneRef) *lane {
+	for i := range m.lanes {
+		if m.lanes[i].ref == ref {
+			return &m.lanes[i]
+		}
+	}
+	return nil
+}
