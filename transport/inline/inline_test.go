@@ -1,0 +1,19 @@
+package inline_test
+
+import (
+	"testing"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport/inline"
+	"github.com/keyhold/keyhold/transport/transporttest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	transporttest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) transporttest.Transport {
+		tr := inline.New()
+		tr.Bind(store, id, event.KeyRules{})
+		return tr
+	})
+}

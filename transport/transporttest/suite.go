@@ -1,0 +1,84 @@
+package transporttest
+
+import (
+	"testing"
+
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// Transport is a transport with the port through which its units read.
+type Transport interface {
+	transport.Transport
+	Port() partitions.Port
+}
+
+// Open makes a transport over a store, which is started. The suite starts and stops the transport, and stops the store last.
+// The key rules are the default ones.
+type Open func(t *testing.T, store eventstore.Store, id eventstore.Identity) Transport
+
+// check is one behaviour, for transports that have all of with and none of without.
+type check struct {
+	name    string
+	with    transport.Capabilities
+	without transport.Capabilities
+	run     func(f *fixture)
+}
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	for _, g := range []struct {
+		name   string
+		checks []check
+	}{
+		{"Identity", identity},
+		{"Delivery", delivery},
+		{"Order", order},
+		{"Lifetime", lifetime},
+		{"Failure", failure},
+		{"Parallel", parallel},
+		{"Inline", inline},
+	} {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range g.checks {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					f := newFixture(t, open)
+					if has := f.transport.Capabilities(); !has.Has(c.with) || has&c.without != 0 {
+						t.Skipf("for transports with (%s) and without (%s)", c.with, c.without)
+					}
+					c.run(f)
+				})
+			}
+		})
+	}
+}
+
+var identity = []check{
+	{name: "It is what it says", run: func(f *fixture) {
+		const all = transport.Inline<<1 - 1
+		has := f.transport.Capabilities()
+		if f.transport.Name() == "" {
+			f.Error("it has no name")
+		}
+		if f.transport.Port() == nil {
+			f.Error("it has no port")
+		}
+		if has&^all != 0 {
+			f.Errorf("capabilities %b are unknown", has&^all)
+		}
+		if !has.Has(transport.Publish) {
+			f.Errorf("it does not publish, but %s", has)
+		}
+		if has.Has(transport.Inline | transport.Partitioning) {
+			f.Error("it says both that nothing runs in parallel and that keys do")
+		}
+		f.start()
+		f.stop()
+		if now := f.transport.Capabilities(); now != has {
+			f.Errorf("capabilities were %s, and are %s now", has, now)
+		}
+	}},
+}
