@@ -63,7 +63,7 @@ func (e *HaltMovedError) Error() string {
 	if e.Now == nil {
 		return fmt.Sprintf("unit %q is not halted", e.Wanted.Unit)
 	}
-	return fmt.Sprintf("unit %q is halted at %s #%d, not at #%d", e.Wanted.Unit, e.Now.Lane, e.Now.Sequence, e.Wanted.Sequence)
+	return fmt.Sprintf("unit %q is halted at %s #%d, not at %s #%d", e.Wanted.Unit, e.Now.Lane, e.Now.Sequence, e.Wanted.Lane, e.Wanted.Sequence)
 }
 
 // RegistryError: the registry was saved by somebody else since it was loaded.
