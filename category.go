@@ -1,0 +1,69 @@
+package keyhold
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// DefaultBuckets is the number of partitions of a category without a key.
+const DefaultBuckets = 64
+
+// Category declares a category of events: the key that orders it, and the events that no entity emits. An entity kind makes the
+// category of its own name by itself; declare it only to give it a key that no handler asks for, or further events.
+type Category struct {
+	Name string
+	// Key is the field, of every event of the category, whose value is the partition key: events of one value keep their
+	// order. "" = what its handlers' SequentialBy asks for, else none: then events are spread over Buckets by the id of the
+	// entity that emits them.
+	Key     string
+	Buckets int // partitions of a category without a key; default 64; fixed once there are events
+	// Events are the types published here by handlers, [Do] and [PublishTx]. The events of an entity's fold are here anyway.
+	Events []EventType
+}
+
+// EventType names a type of events in a declaration. Make it with [EventOf].
+type EventType struct{ t reflect.Type }
+
+// EventOf names the events of type E, a struct or a protobuf message (or a pointer to one).
+func EventOf[E any]() EventType { return EventType{reflect.TypeFor[E]()} }
+
+// Faults gives everything that is wrong with the declaration by itself.
+func (c Category) Faults() (faults []error) {
+	add := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("category %q: %w", c.Name, fmt.Errorf(format, args...)))
+	}
+	if err := event.CheckDeclaredName(c.Name); err != nil {
+		add("Name: %w", err)
+	}
+	if c.Buckets < 0 || c.Buckets > 1<<16 {
+		add("Buckets is %d: set 1 to 65536, 0 for the default of %d", c.Buckets, DefaultBuckets)
+	}
+	if c.Key != "" && c.Buckets != 0 {
+		add("Key and Buckets are both set: a category with a key has a partition per value of it; drop one")
+	}
+	for i, e := range c.Events {
+		if e.t == nil {
+			add("Events[%d] is empty: make it with EventOf[YourEvent]()", i)
+		}
+	}
+	return faults
+}
+
+// Keyed is an event together with the id that decides its bucket. Make it with [For].
+type Keyed struct {
+	ID    string
+	Event any
+}
+
+// For publishes an event into a category without a key, in the bucket of this id: events of one id keep their order. An entity's
+// own events need it not.
+func For(id string, e any) Keyed { return Keyed{ID: id, Event: e} }
+
+// Backfilled is an event for the backfill lane of its partition. Make it with [Backfill].
+type Backfilled struct{ Event any }
+
+// Backfill publishes an event, or a [Keyed] one, into the backfill lane of its partition: it is applied when the primary lane
+// is drained, and keeps its order among backfilled events only.
+func Backfill(e any) Backfilled { return Backfilled{Event: e} }

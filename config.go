@@ -1,0 +1,102 @@
+package keyhold
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// Config is what an [App] is made of. Name, Store and Transport must be set; zero fields take their default.
+type Config struct {
+	Name      string              // of the application, the same on all its nodes; a name by the rules of categories
+	Store     eventstore.Store    // sqlite.Open("orders.db"), memory.New()
+	Transport transport.Transport // local.New(), inline.New()
+
+	Node           string // of this process in messages; default Name@host
+	Wait           bool   // wait while another process has the store open, instead of refusing to start
+	NoMigrate      bool   // refuse a store of an older format instead of migrating it
+	BackfillSuffix string // of backfill lanes, and refused as a key; default "backfill"; the same for the whole application
+
+	Concurrency int           // behaviors running at once on this node; default 256
+	IdleAfter   time.Duration // without work, until an actor is put away; default 30 s
+	MailboxSize int           // asks waiting per entity, more are refused with ErrMailboxFull; default 1024
+	DrainWithin time.Duration // how long Main lets work in hand finish after SIGTERM; default 20 s
+	// Retention is how long replies and records that no entity's stream holds are kept once every handler has passed them;
+	// default 7 days.
+	Retention time.Duration
+
+	Logger   *slog.Logger // default: text to standard error, from level Info
+	Observer Observer     // told beside the log
+}
+
+func (c Config) withDefaults() Config {
+	if c.Node == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "localhost"
+		}
+		c.Node = c.Name + "@" + host
+	}
+	if c.DrainWithin == 0 {
+		c.DrainWithin = 20 * time.Second
+	}
+	if c.Retention == 0 {
+		c.Retention = 7 * 24 * time.Hour
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 256
+	}
+	if c.IdleAfter == 0 {
+		c.IdleAfter = 30 * time.Second
+	}
+	if c.MailboxSize == 0 {
+		c.MailboxSize = 1024
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return c
+}
+
+// keyRules are the rules that every partition key of the application must meet.
+func (c Config) keyRules() event.KeyRules { return event.KeyRules{BackfillSuffix: c.BackfillSuffix} }
+
+func (c Config) faults() error {
+	var all []error
+	add := func(format string, args ...any) { all = append(all, fmt.Errorf("config: "+format, args...)) }
+	if err := event.CheckName(c.Name); err != nil {
+		add("Name: %w", err)
+	}
+	if c.Store == nil {
+		add("Store is nil: set sqlite.Open(path), or memory.New() in tests")
+	}
+	if c.Transport == nil {
+		add("Transport is nil: set local.New(), or inline.New() in tests")
+	}
+	if err := c.keyRules().Validate(); err != nil {
+		add("BackfillSuffix: %w", err)
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"IdleAfter", c.IdleAfter}, {"DrainWithin", c.DrainWithin}, {"Retention", c.Retention}} {
+		if d.v < 0 {
+			add("%s is %v: it cannot be negative", d.name, d.v)
+		}
+	}
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"Concurrency", c.Concurrency}, {"MailboxSize", c.MailboxSize}} {
+		if n.v < 0 {
+			add("%s is %d: it cannot be negative", n.name, n.v)
+		}
+	}
+	return errors.Join(all...)
+}

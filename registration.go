@@ -1,0 +1,423 @@
+package keyhold
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/codec"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// Declaration is what [App.Register] takes: an [Entity], a [Handler] or a [Category].
+type Declaration interface {
+	// Faults gives everything that is wrong with the declaration by itself.
+	Faults() []error
+}
+
+// declared is everything an application registered.
+type declared struct {
+	behaviors  []actors.Definition
+	categories []Category
+}
+
+// category is what all declarations together say of one category.
+type category struct {
+	Category
+	commands bool           // of an entity kind
+	kind     string         // entity kind that emits here, or is commanded here; "" for neither
+	said     string         // who said what the key is, for messages
+	types    []reflect.Type // structs, in order of declaration
+}
+
+// plan is what follows from the declarations alone; it is the same on every node.
+type plan struct {
+	categories    map[string]*category
+	order         []string // of categories, by name
+	routes        map[reflect.Type]route
+	commands      map[string]map[reflect.Type]bool // by entity kind
+	subscriptions []transport.Subscription
+	descriptions  []actors.Description
+}
+
+// resolve works out the categories, their keys and their types, and collects everything that is wrong. It does no I/O.
+func resolve(in declared, types *codec.Registry, caps transport.Capabilities) (*plan, error) {
+	r := resolver{types: types, caps: caps, plan: &plan{
+		categories: map[string]*category{}, routes: map[reflect.Type]route{}, commands: map[string]map[reflect.Type]bool{},
+	}}
+	for _, d := range in.behaviors {
+		r.faults = append(r.faults, d.Faults()...)
+		r.plan.descriptions = append(r.plan.descriptions, d.Describe())
+	}
+	r.names()
+	r.declare(in.categories)
+	r.keys()
+	r.route()
+	r.handlers()
+	return r.plan, errors.Join(r.faults...)
+}
+
+type resolver struct {
+	types  *codec.Registry
+	caps   transport.Capabilities
+	plan   *plan
+	faults []error
+}
+
+func (r *resolver) addf(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Errorf(format, args...))
+}
+
+// of names a behavior in messages.
+func of(d actors.Description) string { return fmt.Sprintf("%s %q", d.Kind, d.Name) }
+
+// names checks the names of behaviors. Two of one name would share one consumer group, and so their events.
+func (r *resolver) names() {
+	first := map[string]actors.Description{}
+	for _, d := range r.plan.descriptions {
+		if err := event.CheckDeclaredName(d.Name); err != nil && d.Name != "" {
+			r.addf("%s: Name: %w", of(d), err)
+		}
+		if other, ok := first[d.Name]; ok && d.Name != "" {
+			r.addf("%s: the name is taken by the %s of that name: handlers and entity kinds share one name space, rename one", of(d), other.Kind)
+			continue
+		}
+		first[d.Name] = d
+	}
+}
+
+// declare makes the categories: those of entity kinds, then those declared.
+func (r *resolver) declare(declared []Category) {
+	for _, d := range r.plan.descriptions {
+		if d.Kind != eventstore.EntityKind {
+			continue
+		}
+		events := r.category(d.Name)
+		events.kind = d.Name
+		commands := r.category(actors.CommandCategory(d.Name))
+		commands.kind, commands.commands = d.Name, true
+		r.plan.commands[d.Name] = map[reflect.Type]bool{}
+		for _, t := range d.Types {
+			switch t.Use {
+			case actors.UseEvent:
+				r.addType(events, t.Type, of(d))
+			case actors.UseCommand:
+				r.plan.commands[d.Name][t.Type] = true
+				if _, ok := r.types.Name(t.Type); ok {
+					commands.types = append(commands.types, t.Type)
+				}
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range declared {
+		r.faults = append(r.faults, c.Faults()...)
+		if seen[c.Name] {
+			r.addf("category %q: declared twice: put everything into one Category", c.Name)
+			continue
+		}
+		seen[c.Name] = true
+		into := r.category(c.Name)
+		into.Key, into.Buckets = c.Key, c.Buckets
+		if c.Key != "" {
+			into.said = "its Category"
+		}
+		for _, e := range c.Events {
+			if e.t != nil {
+				r.addType(into, e.t, fmt.Sprintf("category %q", c.Name))
+			}
+		}
+	}
+}
+
+func (r *resolver) category(name string) *category {
+	c := r.plan.categories[name]
+	if c == nil {
+		c = &category{Category: Category{Name: name}}
+		r.plan.categories[name] = c
+		r.plan.order = append(r.plan.order, name)
+		slices.Sort(r.plan.order)
+	}
+	return c
+}
+
+func (r *resolver) addType(c *category, t reflect.Type, who string) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if other, ok := r.plan.routes[t]; ok {
+		if other.category != c.Name {
+			r.addf("%s: type %s is in category %q already: a type belongs to one category, drop it from one", who, t, other.category)
+		}
+		return
+	}
+	if _, _, err := r.types.NameOf(t); err != nil {
+		r.addf("%s: type %s: %w", who, t, err)
+	}
+	r.plan.routes[t] = route{category: c.Name}
+	c.types = append(c.types, t)
+}
+
+// keys settles the one key of each category, from its declaration and what its handlers ask for.
+func (r *resolver) keys() {
+	for _, d := range r.plan.descriptions {
+		if d.Kind == eventstore.EntityKind {
+			continue
+		}
+		for _, name := range d.Categories {
+			c := r.plan.categories[name]
+			switch {
+			case c == nil:
+				r.addf("%s: category %q is unknown: register the entity kind or the Category of that name%s", of(d), name, known(r.plan.order))
+			case c.commands:
+				r.addf("%s: %q is the category of an entity's commands, which only the entity handles: subscribe to %q", of(d), name, c.kind)
+			case d.SequentialBy == "" || d.SequentialBy == c.Key:
+			case c.Buckets != 0:
+				r.addf("%s: SequentialBy is %q, but category %q is declared without a key and with %d Buckets: set its Key instead", of(d), d.SequentialBy, name, c.Buckets)
+			case c.Key == "":
+				c.Key, c.said = d.SequentialBy, of(d)
+			default:
+				r.addf("%s: SequentialBy is %q, but category %q has the key %q, by %s: one key per category, so ask for the same or drop SequentialBy", of(d), d.SequentialBy, name, c.Key, c.said)
+			}
+		}
+	}
+	for _, c := range r.plan.categories {
+		if c.Key == "" && c.Buckets == 0 && !c.commands {
+			c.Buckets = DefaultBuckets
+		}
+	}
+}
+
+func known(names []string) string {
+	var events []string
+	for _, n := range names {
+		if !strings.HasSuffix(n, event.CommandsSuffix) {
+			events = append(events, strconv.Quote(n))
+		}
+	}
+	if len(events) == 0 {
+		return " (none is registered)"
+	}
+	return " (known: " + strings.Join(events, ", ") + ")"
+}
+
+// route finds the key of every type of every category.
+func (r *resolver) route() {
+	for _, name := range r.plan.order {
+		c := r.plan.categories[name]
+		if c.commands {
+			continue
+		}
+		for _, t := range c.types {
+			to := route{category: name, buckets: c.Buckets, field: c.Key}
+			if c.Key != "" {
+				key, err := codec.Field(t, c.Key)
+				if err != nil {
+					r.addf("category %q: key %q, by %s: %w", name, c.Key, c.said, err)
+				}
+				to.key = key
+			}
+			r.plan.routes[t] = to
+		}
+	}
+}
+
+// handlers checks what each handler handles against its categories, and what it needs against the transport.
+func (r *resolver) handlers() {
+	for _, d := range r.plan.descriptions {
+		if !r.caps.Has(transport.Publish) {
+			r.addf("%s: the transport cannot publish (it can: %s): choose another, such as local", of(d), r.caps)
+		}
+		if d.SequentialBy != "" && !r.caps.Has(transport.Partitioning) && !r.caps.Has(transport.Inline) {
+			r.addf("%s: SequentialBy %q needs a transport with partitioning (this one can: %s): choose local or redis, or drop SequentialBy", of(d), d.SequentialBy, r.caps)
+		}
+		for _, c := range d.Categories {
+			r.plan.subscriptions = append(r.plan.subscriptions, transport.Subscription{Name: d.Name, Category: c})
+		}
+		if d.Kind == eventstore.EntityKind {
+			continue
+		}
+		for _, t := range d.Types {
+			to, ok := r.plan.routes[t.Type]
+			switch {
+			case !ok:
+				r.addf("%s: On: type %s is in no category: add it to the Fold of its entity, or to the Events of a Category", of(d), t.Type)
+			case !slices.Contains(d.Categories, to.category):
+				r.addf("%s: On: type %s is in category %q, to which the handler does not subscribe: add it to Categories, or drop the case", of(d), t.Type, to.category)
+			}
+		}
+	}
+}
+
+// register compares the plan with what the store holds and gives what to save. hasEvents says which categories have any record.
+func (p *plan) register(types *codec.Registry, stored eventstore.Registered, storeID string, hasEvents map[string]bool, now time.Time) (eventstore.Registered, []eventstore.Start, error) {
+	r := registrar{plan: p, types: types, hasEvents: hasEvents, storeID: storeID, now: now, out: eventstore.Registered{Revision: stored.Revision}}
+	for _, c := range stored.Categories {
+		r.compareCategory(c)
+	}
+	for _, name := range p.order {
+		c := p.categories[name]
+		r.out.Categories = append(r.out.Categories, eventstore.Category{Name: name, KeyField: c.Key, Buckets: c.Buckets, Commands: c.commands, StoreID: storeID})
+	}
+	r.compareTypes(stored.Types)
+	before := map[string]eventstore.Handler{}
+	for _, h := range stored.Handlers {
+		before[h.Name] = h
+	}
+	for _, d := range p.descriptions {
+		old, known := before[d.Name]
+		r.handler(d, old, known)
+	}
+	return r.out, r.starts, errors.Join(r.faults...)
+}
+
+type registrar struct {
+	plan      *plan
+	types     *codec.Registry
+	hasEvents map[string]bool
+	storeID   string
+	now       time.Time
+	out       eventstore.Registered
+	starts    []eventstore.Start
+	faults    []error
+}
+
+func (r *registrar) addf(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Errorf(format, args...))
+}
+
+// compareCategory refuses a category whose events are already laid out otherwise: their keys cannot be changed afterwards.
+func (r *registrar) compareCategory(old eventstore.Category) {
+	c, ok := r.plan.categories[old.Name]
+	if !ok || !r.hasEvents[old.Name] {
+		return
+	}
+	if c.Key != old.KeyField {
+		r.addf("category %q: the store has it with %s, this program declares %s%s, and it has events: keep the key, or publish to a new category", old.Name, keyOf(old.KeyField), keyOf(c.Key), by(c.said))
+	}
+	if c.Key == "" && old.KeyField == "" && c.Buckets != old.Buckets && !c.commands {
+		r.addf("category %q: the store has it in %d buckets, this program declares %d, and it has events: keep the number", old.Name, old.Buckets, c.Buckets)
+	}
+	if c.commands != old.Commands {
+		r.addf("category %q: it holds commands in one of the store and this program, and events in the other: rename it", old.Name)
+	}
+	if old.StoreID != "" && old.StoreID != r.storeID {
+		r.addf("category %q: its events come from store %s, this program's store is %s: two stores cannot produce one category", old.Name, old.StoreID, r.storeID)
+	}
+}
+
+func keyOf(field string) string {
+	if field == "" {
+		return "no key"
+	}
+	return fmt.Sprintf("the key %q", field)
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " (by " + who + ")"
+}
+
+// compareTypes records every type with a wire name, and refuses one that changed its encoding or its category.
+func (r *registrar) compareTypes(stored []eventstore.Type) {
+	old := map[string]eventstore.Type{}
+	for _, t := range stored {
+		if before, ok := old[t.Name]; !ok || t.Version > before.Version {
+			old[t.Name] = t
+		}
+	}
+	for _, name := range r.plan.order {
+		for _, t := range r.plan.categories[name].types {
+			desc, err := r.types.Describe(t)
+			if err != nil {
+				r.addf("category %q: type %s: %w", name, t, err)
+				continue
+			}
+			now := eventstore.Type{Name: desc.Name, Version: desc.Version, Encoding: desc.Encoding, Category: name, Descriptor: desc.Descriptor}
+			for _, f := range desc.Fields {
+				now.Fields = append(now.Fields, eventstore.Field{Name: f.Name, Kind: f.Kind})
+			}
+			if before, ok := old[now.Name]; ok && r.hasEvents[before.Category] {
+				if before.Category != name {
+					r.addf("type %q: its events are in category %q, this program puts it into %q: use a new wire name", now.Name, before.Category, name)
+				}
+				if before.Encoding != now.Encoding {
+					r.addf("type %q: its events are encoded as %s, this program encodes %s as %s: use a new wire name", now.Name, before.Encoding, t, now.Encoding)
+				}
+			}
+			r.out.Types = append(r.out.Types, now)
+		}
+	}
+}
+
+// handler records one behavior; its list of types only grows, so that a program rolled back does not pass over what it lost.
+func (r *registrar) handler(d actors.Description, old eventstore.Handler, known bool) {
+	h := eventstore.Handler{Name: d.Name, Kind: d.Kind, Categories: d.Categories, Sequential: d.SequentialBy != "", Since: r.now}
+	if known {
+		h.Since = old.Since
+		if old.Kind != d.Kind {
+			r.addf("%s: the store knows %q as %s: its checkpoints are of another kind, use a new name", of(d), d.Name, old.Kind)
+		}
+	}
+	names := map[string]bool{}
+	for _, n := range old.Types {
+		names[n] = true
+	}
+	for _, t := range d.Types {
+		if t.Use == actors.UseQuery || t.Use == actors.UseReply || d.Kind == eventstore.EntityKind && t.Use == actors.UseEvent {
+			continue
+		}
+		if n, ok := r.types.Name(t.Type); ok {
+			names[n] = true
+		}
+	}
+	h.Types = slices.Sorted(maps.Keys(names))
+	for _, c := range d.Categories {
+		if !known || !slices.Contains(old.Categories, c) {
+			r.start(d, c)
+		}
+	}
+	h.Categories = union(old.Categories, d.Categories)
+	r.out.Handlers = append(r.out.Handlers, h)
+}
+
+// start settles where a subscription begins that the store does not know yet.
+func (r *registrar) start(d actors.Description, category string) {
+	if d.Kind == eventstore.EntityKind || !r.hasEvents[category] {
+		return
+	}
+	switch at, timed := d.StartFrom.Time(); {
+	case timed:
+		r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, From: at})
+	case d.StartFrom == actors.Now:
+		r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, Now: true})
+	case d.StartFrom == "":
+		r.addf("%s: StartFrom is not set, and category %q, new to it, has events: set Oldest, Now or Since(time)", of(d), category)
+	}
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, cmp.Compare)
+	return slices.Compact(all)
+}
+
+// listed gives the wire names in each behavior's durable registration.
+func listed(r eventstore.Registered) map[string][]string {
+	out := map[string][]string{}
+	for _, h := range r.Handlers {
+		out[h.Name] = h.Types
+	}
+	return out
+}

@@ -1,0 +1,75 @@
+package keyhold
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/keyhold/keyhold/codec"
+	"github.com/keyhold/keyhold/event"
+)
+
+// route says where the events of one Go type go.
+type route struct {
+	category string
+	field    string          // of the key; "" = buckets
+	key      codec.Extractor // nil with buckets
+	buckets  int
+}
+
+// router makes events ready for their lanes. It is immutable and safe for concurrent use.
+type router struct {
+	routes map[reflect.Type]route
+	types  *codec.Registry
+	rules  event.KeyRules
+}
+
+// Route gives the envelope of an event: encoded, with its category, key and lane. What is refused here is refused in the caller's
+// unit of work, so that no record of it ever exists.
+func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envelope, error) {
+	lane := event.Primary
+	if b, ok := v.(Backfilled); ok {
+		lane, v = event.Backfill, b.Event
+	}
+	bucket := from.ID
+	if k, ok := v.(Keyed); ok {
+		bucket, v = k.ID, k.Event
+	}
+	t := reflect.TypeOf(v)
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	to, ok := r.routes[t]
+	if !ok {
+		return event.Envelope{}, fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v)
+	}
+	key, err := to.keyOf(v, bucket)
+	if err == nil {
+		err = r.rules.Check(key)
+	}
+	if err != nil {
+		return event.Envelope{}, fmt.Errorf("emit %T into category %q: %w", v, to.category, err)
+	}
+	enc, err := r.types.Encode(v)
+	if err != nil {
+		return event.Envelope{}, fmt.Errorf("emit %T: %w", v, err)
+	}
+	return event.Envelope{
+		Type: enc.Type, Version: enc.Version, Encoding: enc.Encoding, Data: enc.Data,
+		Category: to.category, Key: key, Lane: lane,
+	}, nil
+}
+
+func (t route) keyOf(v any, bucket string) (string, error) {
+	if t.key != nil {
+		key, err := t.key(v)
+		if err != nil {
+			return "", fmt.Errorf("key field %q: %w", t.field, err)
+		}
+		return key, nil
+	}
+	if bucket == "" {
+		return "", fmt.Errorf("the category has no key: name the entity that the event belongs to with keyhold.For(id, event)")
+	}
+	return event.Bucket(bucket, t.buckets), nil
+}
