@@ -46,7 +46,7 @@ func (m *Machine) next() bool {
 func (m *Machine) drop() {
 	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.passed > 0 || m.mustAck()
 	m.forget()
-	m.own, m.lost = none, ""
+	m.own, m.lost, m.suspect = none, "", false
 	m.backOff(m.failures)
 	m.failures++
 }

@@ -26,7 +26,9 @@ func (m *Machine) Step(now Tick, in Input) []Effect {
 func (m *Machine) take(in Input) {
 	switch in := in.(type) {
 	case Wake:
-		m.unread, m.woken = true, true
+		if !m.resting || !m.blocked() {
+			m.unread, m.woken = true, true
+		}
 	case Demand:
 		m.demand = true
 	case Acted:
@@ -172,7 +174,8 @@ func (m *Machine) acquireDone(in AcquireDone) {
 	case in.Outcome != OK:
 		m.trouble("acquire", in.Outcome, in.Err)
 	case in.Granted:
-		m.own, m.gen, m.suspect = granted, in.Generation, in.Unclean
+		m.suspect = in.Unclean || m.suspect && m.own == dropped
+		m.own, m.gen = granted, in.Generation
 		if m.cfg.Leased {
 			m.floor, m.deadline = max(m.floor, m.gen), m.leaseEnd(m.sent)
 			m.checkDeadline()
@@ -375,7 +378,7 @@ func (m *Machine) releaseDone(in ReleaseDone) {
 	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
 		// Where it is not certain, it will lapse, or an acquisition supersedes it.
 		m.forget()
-		m.own, m.lost = none, ""
+		m.own, m.lost, m.suspect = none, "", false
 	default:
 		m.trouble("release", in.Outcome, in.Err)
 	}
@@ -409,7 +412,11 @@ func (m *Machine) notCommitted(what string, o Outcome, err error) {
 func (m *Machine) anew(why string) { m.anewBecause(why, nil) }
 
 func (m *Machine) anewBecause(why string, err error) {
-	m.note(Note{Kind: NoteAnew, Why: why, Err: err})
+	n := Note{Kind: NoteAnew, Why: why, Err: err}
+	if m.again > m.now {
+		n.Again = m.again
+	}
+	m.note(n)
 	m.forget()
 	m.own, m.unread = dropped, true
 }
@@ -425,7 +432,7 @@ func (m *Machine) forget() {
 	if m.instance {
 		m.throwAway()
 	}
-	m.entries, m.settle, m.passed, m.reack = nil, nil, 0, false
+	m.entries, m.settle, m.passed, m.reack, m.hung = nil, nil, 0, false, false
 }
 
 // trouble notes a call that did not work out and when the next may be made.
