@@ -1,0 +1,78 @@
+# `make` alone prints what there is to make. It needs Go, and a C compiler for the race detector; nothing else.
+
+TOOL := go tool -modfile=tools/go.mod
+TIMEOUT ?= 8m
+FUZZTIME ?= 5s
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo lint generate vuln fuzz bench cover clean
+.PHONY: cc lint-format lint-vet lint-static lint-proto lint-generated lint-licences lint-modules
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## compile every package
+	go build ./...
+
+test: cc ## the whole suite, with the race detector, in random order (the seed is printed)
+	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+	go test -C tools -count=1 ./...
+
+demo: ## the example application: processes killed and started, nothing lost, nothing twice
+	go run ./examples/orders/demo
+
+lint: lint-format lint-vet lint-static lint-proto lint-generated lint-licences lint-modules ## format, vet, staticcheck, buf, generated code, licences, go.mod
+
+lint-format: # gofmt
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not formatted, run gofmt -w:"; echo "$$out"; exit 1; fi
+
+lint-vet:
+	go vet ./...
+	go vet -C tools ./...
+
+lint-static:
+	$(TOOL) staticcheck ./...
+
+lint-proto: # buf takes minutes to compile, so only where there is something for it
+	@if [ -n "$$(git ls-files '*.proto')" ]; then set -x; $(TOOL) buf lint; else echo "no .proto files to lint"; fi
+
+lint-generated: # generating must change nothing
+	@sum() { git ls-files -z --cached --others --exclude-standard | xargs -0 cat 2>/dev/null | cksum; }; \
+	before=$$(sum); $(MAKE) --no-print-directory generate; after=$$(sum); \
+	if [ "$$before" != "$$after" ]; then echo "generated code was out of date; look at what 'make generate' changed, and commit it:"; git status --short; exit 1; fi
+
+lint-licences:
+	go run -C tools ./licences ..
+
+lint-modules:
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+
+generate: ## write generated code anew
+	go generate ./...
+	@if [ -n "$$(git ls-files '*.proto')" ]; then set -x; $(TOOL) buf generate; fi
+
+vuln: ## known vulnerabilities of what is linked; needs the network's vulnerability database
+	@out=$$($(TOOL) govulncheck ./... 2>&1); status=$$?; echo "$$out"; \
+	case "$$out" in *"fetching vulnerabilities"*) echo "NOT CHECKED: the vulnerability database could not be reached";; esac; \
+	exit $$status
+
+fuzz: ## each fuzz test for a short while: make fuzz FUZZTIME=1m
+	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print names[i], $$2; n = 0 }' | \
+	while read -r name pkg; do (set -x; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$pkg") || exit 1; done
+
+bench: ## Go benchmarks of the packages
+	go test -run '^$$' -bench . -benchmem ./...
+
+cover: ## coverage by function, the total last
+	@mkdir -p bin
+	go test -count=1 -coverpkg=./... -coverprofile=bin/cover.out ./...
+	go tool cover -func=bin/cover.out
+
+clean: ## remove what these targets made
+	rm -rf bin tmp
+
+cc:
+	@command -v $$(go env CC) >/dev/null || { \
+		echo "no C compiler ($$(go env CC)), which the race detector needs: install one (Debian: apt-get install gcc libc6-dev),"; \
+		echo "or run the suite without it: go test ./..."; exit 1; }
