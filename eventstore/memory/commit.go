@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -12,6 +13,10 @@ type tx struct {
 	store      *Store
 	generation event.Generation // of the Start in which it began
 	ended      bool
+
+	// Room for what the usual unit of work draws, so that the answer costs no allocation of its own.
+	version [1]uint64
+	tail    [1]event.Tail
 }
 
 func (t *tx) SQL(context.Context) (eventstore.SQL, error) {
@@ -51,7 +56,9 @@ func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Commi
 	if err := mu.data.check(&c); err != nil {
 		return eventstore.Committed{}, err
 	}
-	return mu.data.apply(&c, mu.storeID), nil
+	done := eventstore.Committed{Versions: t.version[:0], Tails: t.tail[:0]}
+	mu.data.apply(&c, mu.storeID, &done)
+	return done, nil
 }
 
 // check says why c cannot be applied. It changes nothing, so that apply needs no way back.
@@ -87,14 +94,14 @@ func (d *data) version(s event.Stream) uint64 {
 	return uint64(len(st.events))
 }
 
-// apply makes c part of the data; check has passed.
-func (d *data) apply(c *eventstore.Changes, storeID string) eventstore.Committed {
+// apply makes c part of the data, and adds to done what it drew; check has passed.
+func (d *data) apply(c *eventstore.Changes, storeID string, done *eventstore.Committed) {
 	d.applyState(c)
 	for i := range c.Advance {
 		a := &c.Advance[i]
 		d.lane(a.Lane).pass(mark{name: c.Fence.Unit.Name, at: a.To, id: a.EventID})
 	}
-	return d.applyEvents(c, storeID)
+	d.applyEvents(c, storeID, done)
 }
 
 func (d *data) applyState(c *eventstore.Changes) {
@@ -131,20 +138,16 @@ func (st *stream) keep(s eventstore.Snapshot) {
 	}
 }
 
-func (d *data) applyEvents(c *eventstore.Changes, storeID string) eventstore.Committed {
+func (d *data) applyEvents(c *eventstore.Changes, storeID string, done *eventstore.Committed) {
 	var (
 		few   [4]eventstore.Growth
 		grown = c.AppendGrowth(few[:0])
 		total int
-		done  eventstore.Committed
 	)
-	if len(grown) == 0 {
-		return done
-	}
-	done.Tails = make([]event.Tail, len(grown))
-	for i, g := range grown {
+	done.Tails = slices.Grow(done.Tails, len(grown))
+	for _, g := range grown {
 		tail := d.lane(g.Lane).tail
-		done.Tails[i] = event.Tail{Lane: g.Lane, First: tail + 1, Last: tail + event.Sequence(g.Count)}
+		done.Tails = append(done.Tails, event.Tail{Lane: g.Lane, First: tail + 1, Last: tail + event.Sequence(g.Count)})
 		total += g.Count
 	}
 	records := make([]record, total) // one allocation for all
@@ -155,9 +158,6 @@ func (d *data) applyEvents(c *eventstore.Changes, storeID string) eventstore.Com
 		r.Stream, r.StreamVersion, r.StoreID = event.Stream{}, 0, storeID
 		return r
 	}
-	if len(c.Append) > 0 {
-		done.Versions = make([]uint64, len(c.Append))
-	}
 	for i := range c.Append {
 		a := &c.Append[i]
 		st := d.stream(a.Stream)
@@ -167,12 +167,11 @@ func (d *data) applyEvents(c *eventstore.Changes, storeID string) eventstore.Com
 			st.events = append(st.events, r)
 			d.put(r)
 		}
-		done.Versions[i] = uint64(len(st.events))
+		done.Versions = append(done.Versions, uint64(len(st.events)))
 	}
 	for i := range c.Publish {
 		d.put(next(&c.Publish[i]))
 	}
-	return done
 }
 
 // put gives a record its sequence and its position.
