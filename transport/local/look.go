@@ -12,7 +12,7 @@ import (
 // Pauses after a look that failed; each is twice the one before.
 const (
 	firstPause   = 100 * time.Millisecond
-	longestPause = 30 * time.Second
+	longestPause = 10 * time.Second
 )
 
 // look is what runs between Start and Stop. The routes are there before the first look begins, so a commit is either told

@@ -26,8 +26,9 @@ type check struct {
 	run     func(f *fixture)
 }
 
-// Run runs the suite.
+// Run runs what of the suite is for the transport that open makes, by its capabilities.
 func Run(t *testing.T, open Open) {
+	has := newFixture(t, open).transport.Capabilities()
 	for _, g := range []struct {
 		name   string
 		checks []check
@@ -43,13 +44,12 @@ func Run(t *testing.T, open Open) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.checks {
+				if !has.Has(c.with) || has&c.without != 0 {
+					continue
+				}
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					f := newFixture(t, open)
-					if has := f.transport.Capabilities(); !has.Has(c.with) || has&c.without != 0 {
-						t.Skipf("for transports with (%s) and without (%s)", c.with, c.without)
-					}
-					c.run(f)
+					c.run(newFixture(t, open))
 				})
 			}
 		})
