@@ -30,8 +30,8 @@ func Field(t reflect.Type, name string) (Extractor, error) {
 	var extract Extractor
 	var err error
 	switch {
-	case strings.Contains(name, "."):
-		err = fmt.Errorf("paths are not supported: name a direct field")
+	case name == "" || strings.Contains(name, "."):
+		err = fmt.Errorf("name one direct field, paths are not supported")
 	case message:
 		extract, err = messageField(descriptorOf(s), name)
 	case s.Kind() == reflect.Struct:

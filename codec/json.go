@@ -68,8 +68,7 @@ func checkJSONType(t reflect.Type, path string, seen map[reflect.Type]bool) erro
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return checkJSONType(t.Elem(), path, seen)
 	case reflect.Map:
-		switch k := t.Key(); {
-		case k.Kind() != reflect.String && !isInteger(k.Kind()) && !k.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) && !k.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 			return fmt.Errorf("field %s has keys of type %s, which JSON cannot hold: use strings or integers", path, k)
 		}
 		return checkJSONType(t.Elem(), path, seen)
