@@ -1,5 +1,8 @@
 # `make` alone prints what there is to make. It needs Go, and a C compiler for the race detector; nothing else.
 
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
 TOOL := go tool -modfile=tools/go.mod
 TIMEOUT ?= 8m
 FUZZTIME ?= 5s
