@@ -12,6 +12,7 @@ const (
 	facade                // the root package, which wires what is below
 	faces                 // what looks at an application from outside
 	programs              // choose adapters; own flags, signals, exit codes
+	harness               // run programs to judge them
 )
 
 // row says what a package may import of this module. Whatever is not listed is refused.
@@ -49,6 +50,7 @@ var layers = []row{
 		why: "delivers within one process; reads the store it is bound to"},
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},
+	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
 	{path: "partitions/partitionstest", layer: adapters, plan: true, kit: true, why: "suite that every lease-and-stream port passes"},
 	{path: "transport/transporttest", layer: adapters, kit: true, why: "suite that every transport passes"},
 
@@ -73,7 +75,9 @@ var layers = []row{
 
 	{path: "examples/orders/...", layer: programs, why: "the application that the documents show",
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "transport", "transport/inline", "transport/local"}},
-	{path: "guarantees", layer: programs, why: "black-box tests of what Keyhold promises, over processes killed in the middle of their work"},
+	{path: "examples/orders/demo", layer: harness, why: "kills the example's processes and counts; nothing that an application would copy, so it may use what is internal",
+		uses: []string{".", "event", "admin", "eventstore", "eventstore/sqlite/...", "transport/local", "examples/orders/...", "internal/lifecycle"}},
+	{path: "guarantees", layer: harness, why: "black-box tests of what Keyhold promises, over processes killed in the middle of their work"},
 	{path: "cmd/keyhold/...", layer: programs, plan: true, why: "the operator's command",
 		uses: []string{".", "event", "admin", "console/...", "ingest/...", "outbox/...", "eventstore", "eventstore/sqlite/...", "transport", "transport/local"}},
 }
