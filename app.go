@@ -149,14 +149,14 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
 	router := &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}
 	runtime, err := actors.NewRuntime(actors.Config{
-		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: wire{types}, Route: router.Route,
+		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: types, Keys: a.cfg.keyRules(), Route: router.Route,
 		Committed: a.cfg.Transport.Committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
 		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := runtime.Start(ctx, id); err != nil {
+	if err := runtime.Start(ctx); err != nil {
 		return nil, err
 	}
 	undo = append(undo, runtime.Stop)

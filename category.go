@@ -57,12 +57,23 @@ type Keyed struct {
 	Event any
 }
 
+// Unwrapped gives the event itself.
+func (k Keyed) Unwrapped() any { return k.Event }
+
 // For publishes an event into a category without a key, in the bucket of this id: events of one id keep their order. An entity's
 // own events need it not.
 func For(id string, e any) Keyed { return Keyed{ID: id, Event: e} }
 
 // Backfilled is an event for the backfill lane of its partition. Make it with [Backfill].
 type Backfilled struct{ Event any }
+
+// Unwrapped gives the event itself, without what says where it goes.
+func (b Backfilled) Unwrapped() any {
+	if k, ok := b.Event.(Keyed); ok {
+		return k.Event
+	}
+	return b.Event
+}
 
 // Backfill publishes an event, or a [Keyed] one, into the backfill lane of its partition: it is applied when the primary lane
 // is drained, and keeps its order among backfilled events only.
