@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
+	"sync/atomic"
 
 	"github.com/keyhold/keyhold/event"
 )
@@ -15,11 +17,11 @@ type Asker interface {
 }
 
 // Ask has an entity decide a command, or answer a query, and gives its reply. The entity comes to life if it has to.
-// command is a pointer to a struct or a protobuf message, must not be changed until Ask has returned, nor after an error;
+// command is a pointer to a struct or a protobuf message, and must not be changed until Ask has returned, nor after an error;
 // the reply is the caller's unless the behavior kept it.
 //
 // An error is the behavior's own ([*RejectError], for instance) as it returned it, or an [*AskError]. ctx bounds the wait: a
-// command that has not begun when ctx ends is never begun; one that has, goes on.
+// command that has not begun when ctx ends is never begun; one that has, goes on. The behavior sees the values of ctx.
 func Ask[Out any](ctx context.Context, app Asker, to Ref, command any, opts ...AskOption) (Out, error) {
 	var none Out
 	reply, err := app.Ask(ctx, to, command, opts...)
@@ -39,17 +41,17 @@ type AskOption func(*askOptions)
 type askOptions struct {
 	id            string
 	correlationID string
-	causationID   string
 	tenant        string
 	trace         event.Trace
 }
 
-// CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a command with an id
-// that the entity has seen gets that again without being decided. Ids are remembered per entity, as long as the store's Retention.
+// CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a command
+// with an id that the entity has seen gets that again without being decided. Ids are remembered per entity, as long as the store
+// keeps replies. The types of the command and of its reply need wire names.
 func CommandID(id string) AskOption { return func(o *askOptions) { o.id = id } }
 
 // CorrelationID sets the correlation of everything the command leads to. By default it is that of the behavior that
-// asks, else the command's id.
+// asks, else the command's id, else the id of the first event.
 func CorrelationID(id string) AskOption { return func(o *askOptions) { o.correlationID = id } }
 
 // Tenant sets the tenant of everything the command leads to. By default it is that of the behavior that asks.
@@ -57,3 +59,74 @@ func Tenant(tenant string) AskOption { return func(o *askOptions) { o.tenant = t
 
 // Trace sets the trace context of everything the command leads to. By default it is that of the behavior that asks.
 func Trace(t event.Trace) AskOption { return func(o *askOptions) { o.trace = t } }
+
+// ask is a command or query on its way to an entity, and back. The one who waits and the one who answers settle in state what becomes of it,
+// so that each knows what the other saw.
+type ask struct {
+	ctx    context.Context
+	in     any
+	opts   askOptions
+	caller *attempt // the behavior that asks, if any
+	tell   bool     // nobody waits
+
+	state  atomic.Uint32
+	answer chan answer // holds one
+}
+
+// The states of an ask.
+const (
+	askWaiting  uint32 = iota // in a mailbox
+	askBegun                  // in its behavior
+	askAnswered               // the answer is in the channel, or about to be
+	askLeft                   // nobody waits any more
+)
+
+// answer is what came of an ask.
+type answer struct {
+	out any
+	err error
+	// tails of its commit are told by whoever takes the answer: a transport may deliver in that goroutine, and the entity must
+	// be free to be asked meanwhile.
+	tails []event.Tail
+}
+
+var asks = sync.Pool{New: func() any { return &ask{answer: make(chan answer, 1)} }}
+
+// wait gives the answer, or false when ctx ended first. After an answer the ask goes back to the pool.
+func (a *ask) wait() (answer, bool) {
+	select {
+	case got := <-a.answer:
+		a.recycle()
+		return got, true
+	case <-a.ctx.Done():
+	}
+	if a.state.CompareAndSwap(askWaiting, askLeft) {
+		return answer{err: &AskError{Err: context.Cause(a.ctx)}}, false
+	}
+	if a.state.CompareAndSwap(askBegun, askLeft) {
+		return answer{err: &AskError{Err: context.Cause(a.ctx), Unknown: true}}, false
+	}
+	got := <-a.answer
+	a.recycle()
+	return got, true
+}
+
+func (a *ask) recycle() {
+	*a = ask{answer: a.answer}
+	asks.Put(a)
+}
+
+// begin claims a waiting ask; false when nobody waits any more.
+func (a *ask) begin() bool { return a.state.CompareAndSwap(askWaiting, askBegun) }
+
+// deliver gives the answer; false when nobody is there to take it.
+func (a *ask) deliver(got answer) bool {
+	if a.tell {
+		return false
+	}
+	if !a.state.CompareAndSwap(askBegun, askAnswered) && !a.state.CompareAndSwap(askWaiting, askAnswered) {
+		return false
+	}
+	a.answer <- got
+	return true
+}

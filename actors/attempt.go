@@ -2,28 +2,396 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
 	"time"
 
+	"github.com/keyhold/keyhold/actors/internal/host"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
 )
 
-type program struct{}
-
-func (h Handler[B]) compile() program { return program{} }
-func (e Entity[S]) compile() program  { return program{} }
-
+// attempt is one unit of work: one call of a behavior, what its context tells, and what it did so far. All contexts of
+// context.go are views of one.
 type attempt struct {
-	context.Context
-	unit    event.Unit
-	version uint64
-	meta    Meta
+	rt         *Runtime
+	prog       *program  // nil in Do
+	ref        *host.Ref // of the unit's actor; nil in Do
+	unit       event.Unit
+	text       string       // of unit
+	stream     event.Stream // what is emitted belongs to; zero but for entities
+	generation event.Generation
+	version    uint64        // of the entity
+	lane       event.LaneRef // of the entry being handled; zero for what came by ask
+	meta       Meta
+	folds      func(reflect.Type) bool // nil where everything may be emitted
+	began      time.Time
+	deadline   time.Time            // zero = none
+	snapshot   *eventstore.Snapshot // to go with events, if there are any
+	appends    [1]eventstore.Append // room for the entity's
+
+	values context.Context // whose values are seen: of the ask, of Drive, or of Do
+	caller *attempt        // the behavior that asked, if any
+
+	mu struct {
+		sync.Mutex
+		work
+		over    bool  // the call has returned: nothing more can be asked for
+		ended   bool  // what it did is committed or rolled back
+		fault   error // the first thing that was wrong with what the behavior did
+		cause   error // why the context ended before the call returned
+		tx      eventstore.Tx
+		begun   bool            // a statement was made
+		waiting int             // asks that the behavior waits for, and other reasons not to count it as running
+		std     context.Context // made by the first call that needs it
+		cancel  context.CancelCauseFunc
+	}
 }
 
-func (a *attempt) sql() eventstore.SQL              { return nil }
-func (a *attempt) emit(any)                         {}
-func (a *attempt) send(Ref, any)                    {}
-func (a *attempt) fence() Fence                     { return Fence{} }
-func (a *attempt) become(string)                    {}
-func (a *attempt) startTimer(string, time.Duration) {}
-func (a *attempt) stopTimer(string)                 {}
+// work is what a behavior asked for, in order.
+type work struct {
+	events   []event.Envelope
+	values   []any            // of events
+	commands []event.Envelope // sent
+	mode     *string
+	timers   []timerChange
+}
+
+type timerChange struct {
+	name  string
+	after time.Duration
+	stop  bool
+}
+
+type attemptKey struct{}
+
+// attemptOf gives the unit of work that ctx belongs to and that is still going on.
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.over {
+		return nil
+	}
+	return a
+}
+
+// The four methods of context.Context. A context of the standard library is only made when somebody waits for this one, or
+// looks for a value: most commands do neither.
+
+func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
+
+func (a *attempt) Done() <-chan struct{} { return a.standard().Done() }
+
+func (a *attempt) Err() error {
+	a.mu.Lock()
+	std, cause, ended := a.mu.std, a.mu.cause, a.mu.ended
+	a.mu.Unlock()
+	switch {
+	case std != nil:
+		return std.Err()
+	case cause != nil || ended:
+		return context.Canceled
+	}
+	return nil
+}
+
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	return a.standard().Value(key)
+}
+
+// standard makes the context of the standard library that this one is. Its end is this one's.
+func (a *attempt) standard() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.std == nil {
+		a.useLocked(transport.Nested(context.WithoutCancel(a.values)))
+	}
+	return a.mu.std
+}
+
+func (a *attempt) useLocked(parent context.Context) {
+	a.mu.std, a.mu.cancel = context.WithCancelCause(parent)
+	switch {
+	case a.mu.cause != nil:
+		a.mu.cancel(a.mu.cause)
+	case a.mu.ended:
+		a.mu.cancel(ErrOver)
+	}
+}
+
+// interrupt ends the context of a call that has not returned, and with it the hope to commit. It is false for one that was
+// interrupted before, or has returned.
+func (a *attempt) interrupt(cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.over || a.mu.cause != nil {
+		return false
+	}
+	a.mu.cause = cause
+	if a.mu.cancel != nil {
+		a.mu.cancel(cause)
+	}
+	return true
+}
+
+// block says that the behavior waits for others, so that they may run in its place; unblock ends that. The behavior may do so in several
+// goroutines at once.
+func (a *attempt) block() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ref == nil || a.mu.over {
+		return
+	}
+	if a.mu.waiting++; a.mu.waiting == 1 {
+		a.ref.Block()
+	}
+}
+
+func (a *attempt) unblock() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.waiting == 0 {
+		return
+	}
+	if a.mu.waiting--; a.mu.waiting == 0 {
+		a.ref.Unblock()
+	}
+}
+
+// unblockAll is for when the call has returned, whatever it left waiting.
+func (a *attempt) unblockAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.waiting > 0 {
+		a.mu.waiting = 0
+		a.ref.Unblock()
+	}
+}
+
+// usable reports whether the call is still going on; if not, it says so loudly: what is asked for now is lost.
+func (a *attempt) usable(what string) bool {
+	a.mu.Lock()
+	over := a.mu.over
+	a.mu.Unlock()
+	if over {
+		a.rt.misused(a.unit, fmt.Errorf("%s: %w", what, ErrOver))
+	}
+	return !over
+}
+
+// fail makes the unit of work fail whatever its behavior returns. The first fault counts.
+func (a *attempt) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.fault == nil {
+		a.mu.fault = err
+	}
+}
+
+func (a *attempt) emit(v any) {
+	if !a.usable("emit") {
+		return
+	}
+	plain := v
+	if w, ok := v.(interface{ Unwrapped() any }); ok {
+		plain = w.Unwrapped()
+	}
+	if a.folds != nil && !a.folds(structType(plain)) {
+		a.fail(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain))
+		return
+	}
+	e, err := a.rt.cfg.Route(a, a.stream, v)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stampLocked(&e)
+	a.mu.events = append(a.mu.events, e)
+	a.mu.values = append(a.mu.values, plain)
+}
+
+func (a *attempt) send(to Ref, command any) error {
+	if !a.usable("send") {
+		return ErrOver
+	}
+	e, err := a.rt.commandEnvelope(to, command)
+	if err != nil {
+		a.fail(err)
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stampLocked(&e)
+	a.mu.commands = append(a.mu.commands, e)
+	return nil
+}
+
+// stampLocked sets what an envelope inherits from its cause. What follows from an entry of a stream has the same id at every attempt.
+func (a *attempt) stampLocked(e *event.Envelope) {
+	if a.meta.Sequence != 0 {
+		e.ID = event.DerivedID(a.meta.ID, len(a.mu.events)+len(a.mu.commands), a.text)
+	} else {
+		e.ID = a.rt.cfg.NewID()
+	}
+	if a.meta.CorrelationID == "" {
+		a.meta.CorrelationID = e.ID // of the first of them: they are the first cause that has an id
+	}
+	e.CorrelationID, e.CausationID = a.meta.CorrelationID, a.meta.ID
+	if e.CausationID == "" {
+		e.CausationID = a.meta.CausationID
+	}
+	e.Tenant, e.Trace = a.meta.Tenant, a.meta.Trace
+	e.Time = a.rt.stamp()
+}
+
+func (a *attempt) fence() Fence {
+	return Fence{Unit: a.unit, Generation: a.generation, Lane: a.lane, Sequence: a.meta.Sequence}
+}
+
+func (a *attempt) become(mode string) {
+	if !a.usable("become") {
+		return
+	}
+	if mode != "" && !a.prog.modes[mode] {
+		a.fail(fmt.Errorf("become %q: there is no such mode: add it to Modes", mode))
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.mode = &mode
+}
+
+func (a *attempt) startTimer(name string, after time.Duration) {
+	if !a.usable("start timer") {
+		return
+	}
+	if !a.prog.timers {
+		a.fail(fmt.Errorf("start timer %q: OnTimer is nil: nothing would be called", name))
+		return
+	}
+	a.changeTimer(timerChange{name: name, after: after})
+}
+
+func (a *attempt) stopTimer(name string) {
+	if a.usable("stop timer") {
+		a.changeTimer(timerChange{name: name, stop: true})
+	}
+}
+
+func (a *attempt) changeTimer(c timerChange) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.timers = append(a.mu.timers, c)
+}
+
+// waits reports whether u waits for this attempt, directly or through those who asked.
+func (a *attempt) waits(u event.Unit) bool {
+	for ; a != nil; a = a.caller {
+		if a.unit == u {
+			return true
+		}
+	}
+	return false
+}
+
+// called is what a call did, or why that is not to be committed.
+type called struct {
+	work
+	err error
+	own bool // err is what the behavior returned; else it panicked, was interrupted, or did something wrong
+}
+
+// run makes the call, after which nothing more can be asked for through its contexts.
+func (a *attempt) run(call func() error) called {
+	err, panicked := protect2(call)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.over = true
+	c := called{work: a.mu.work, err: err, own: err != nil && !panicked}
+	switch {
+	case a.mu.cause != nil && (err == nil || errors.Is(err, context.Canceled)): // also when the call did not notice
+		c.err, c.own = a.mu.cause, false
+	case err == nil && a.mu.fault != nil:
+		c.err = a.mu.fault
+	}
+	return c
+}
+
+// finish ends the contexts of the attempt; what it did is committed or rolled back.
+func (a *attempt) finish() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.over, a.mu.ended = true, true
+	if a.mu.cancel != nil {
+		a.mu.cancel(ErrOver)
+	}
+}
+
+// commit makes changes durable together with what was done through SQL.
+func (a *attempt) commit(c eventstore.Changes) (eventstore.Committed, error) {
+	return a.transaction().Commit(a, c)
+}
+
+// begunSQL reports whether the behavior made a statement.
+func (a *attempt) begunSQL() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.begun
+}
+
+// rollback ends the unit of work without a trace.
+func (a *attempt) rollback() {
+	a.mu.Lock()
+	tx := a.mu.tx
+	a.mu.Unlock()
+	if tx == nil {
+		return
+	}
+	if err := tx.Rollback(); err != nil {
+		a.rt.cfg.Logger.Warn("roll back", "unit", a.text, "error", err)
+	}
+}
+
+func (a *attempt) transaction() eventstore.Tx {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.tx == nil {
+		a.mu.tx = a.rt.cfg.Store.Begin(a.text)
+	}
+	return a.mu.tx
+}
+
+// protect turns a panic of user code into an error.
+func protect(call func() error) error {
+	err, _ := protect2(call)
+	return err
+}
+
+func protect2(call func() error) (err error, panicked bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			err, panicked = newPanicError(v), true
+		}
+	}()
+	return call(), false
+}
+
+func structType(v any) reflect.Type {
+	t := reflect.TypeOf(v)
+	if t != nil && t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}

@@ -33,7 +33,7 @@ func (u UnitOfWork) Emit(events ...any) {
 
 // Send adds a command for an entity, a pointer to a struct or a protobuf message. It is durable with the rest of the unit of
 // work and is decided later, once, in the order of sending per entity; its reply is dropped.
-func (u UnitOfWork) Send(to Ref, command any) { u.a.send(to, command) }
+func (u UnitOfWork) Send(to Ref, command any) { _ = u.a.send(to, command) }
 
 // Meta tells what is being handled. In [Runtime.Do] only the tenant, correlation and trace of the context are set.
 func (u UnitOfWork) Meta() Meta { return u.a.meta }

@@ -21,7 +21,7 @@ type Definition interface {
 	// what to do.
 	Faults() []error
 
-	compile() program
+	compile() *program
 }
 
 // Description is what is known of a behavior without running it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -28,8 +29,8 @@ var (
 	ErrUnknownEntity = errors.New("no such kind of entity")
 	// ErrUnknownCommand: the entity has no case for this type, in its present mode.
 	ErrUnknownCommand = errors.New("no case for this type")
-	// ErrNotOwned: the unit cannot be had now; another owner holds it.
-	ErrNotOwned = errors.New("unit is held elsewhere")
+	// ErrUnavailable: the entity cannot be had now: its store does not answer, or another owner holds it.
+	ErrUnavailable = errors.New("entity is unavailable")
 	// ErrPanic is what a [*PanicError] is.
 	ErrPanic = errors.New("behavior panicked")
 	// ErrTimeout: a behavior took longer than its Timeout. It is the cause of its context's end.
@@ -76,6 +77,10 @@ type PanicError struct {
 	Stack string
 }
 
+func newPanicError(v any) *PanicError {
+	return &PanicError{Value: v, Stack: string(debug.Stack())}
+}
+
 func (e *PanicError) Error() string        { return fmt.Sprintf("behavior panicked: %v", e.Value) }
 func (e *PanicError) Is(target error) bool { return target == ErrPanic }
 
@@ -104,7 +109,7 @@ func Retryable(err error) bool {
 	if errors.As(err, &ask) && ask.Unknown {
 		return false
 	}
-	for _, passing := range []error{ErrMailboxFull, ErrStopping, ErrNotOwned, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrVersionConflict} {
+	for _, passing := range []error{ErrMailboxFull, ErrStopping, ErrUnavailable, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrVersionConflict} {
 		if errors.Is(err, passing) {
 			return true
 		}
@@ -112,16 +117,22 @@ func Retryable(err error) bool {
 	return false
 }
 
-// StuckError is what [Runtime.Stop] gives when behaviors outlasted it.
-type StuckError struct {
-	Units []event.Unit // still inside, in order
-	Err   error        // why Stop waited no longer
+// StopError is what [Runtime.Stop] gives when it did not get through in time. What was not finished is done after the
+// next start.
+type StopError struct {
+	Interrupted []event.Unit // had not finished when time was up, in order
+	Stuck       []event.Unit // of these, those whose behavior ignores the end of its context: they are still inside
+	Err         error        // why Stop waited no longer
 }
 
-func (e *StuckError) Error() string {
-	return fmt.Sprintf("stop: %d units still in a behavior that ignores its context: %v: %v", len(e.Units), e.Units, e.Err)
+func (e *StopError) Error() string {
+	s := fmt.Sprintf("stop: %d units were interrupted: %v", len(e.Interrupted), e.Interrupted)
+	if len(e.Stuck) > 0 {
+		s += fmt.Sprintf("; %d of them are in a behavior that ignores its context: %v", len(e.Stuck), e.Stuck)
+	}
+	return s + ": " + e.Err.Error()
 }
-func (e *StuckError) Unwrap() error { return e.Err }
+func (e *StopError) Unwrap() error { return e.Err }
 
 // class is what a behavior's error means.
 type class uint8
@@ -154,5 +165,5 @@ func classify(err error) (class, bool) {
 	return retry, false
 }
 
-// stopped is the cause of a behavior's context once Stop has run out of patience.
+// errStopped is the cause of a behavior's context once Stop has run out of patience.
 var errStopped = fmt.Errorf("%w: %w", ErrStopping, context.Canceled)

@@ -2,10 +2,15 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
@@ -16,99 +21,308 @@ type Config struct {
 	Definitions []Definition // distinct names
 	Store       eventstore.Store
 	Port        partitions.Port
-	Codec       Codec
+	Codec       *codec.Registry
+	Keys        event.KeyRules // an entity's id is a key
 
 	// Route makes an event ready for its lane: Type, Version, Encoding, Data, Category, Key and Lane are set, and the key is
-	// checked. from is the entity that emits, zero for others. Called concurrently; must not block.
+	// checked. from is the entity that emits, zero for others. Called concurrently; must not block. An event may come wrapped:
+	// in a value with a method Unwrapped() any, which gives the event itself.
 	Route func(ctx context.Context, from event.Stream, v any) (event.Envelope, error)
-	// Committed is called after each commit that added to a lane, in the goroutine that committed; it may deliver there.
-	// Its error is logged: what was committed is delivered in the end.
+	// Committed is called after each commit that added to a lane: in the goroutine of the unit that committed, under a context marked by
+	// transport.Nested, or, where somebody waits for the unit's answer, in that one's. Its error is logged: what was
+	// committed is delivered in the end. May be nil.
 	Committed func(ctx context.Context, tails []event.Tail) error
 	// Listed says which wire names the durable registration of a handler or entity kind lists. An event of a listed type
-	// that this program does not know waits for a newer program instead of being passed over. Default: none.
+	// that this program does not handle waits for a newer program instead of being passed over. Default: none.
 	Listed map[string][]string
 
 	Observer    Observer
 	Logger      *slog.Logger     // default: discards
-	Now         func() time.Time // default time.Now; stamps events
-	NewID       func() string    // default: UUIDv7
-	Concurrency int              // units in a behavior at once; default 256
+	Now         func() time.Time // default time.Now; stamps what is emitted
+	NewID       func() string    // default event.NewID
+	Concurrency int              // units that run at once; default 256
 	IdleAfter   time.Duration    // without work, until a unit is put away; default 30 s
-	MailboxSize int              // asks waiting per entity; default 1024
+	MailboxSize int              // asks that wait per entity; default 1,024
 }
 
-// Codec turns values into bytes and back, by wire names. Called concurrently; does not block.
-type Codec interface {
-	// Encode gives the wire form of a struct, a pointer to one, or a protobuf message. The bytes are the caller's.
-	Encode(v any) (Encoded, error)
-	// Decode gives a pointer to a new value of the Go type that has this wire name, brought to its present version.
-	Decode(e Encoded) (any, error)
-	// Name gives the wire name of a struct type; false when it has none.
-	Name(t reflect.Type) (string, bool)
-}
+const (
+	defaultConcurrency = 256
+	defaultMailbox     = 1024
+)
 
-// Encoded is a value on the wire.
-type Encoded struct {
-	Type     string
-	Version  int
-	Encoding event.Encoding
-	Data     []byte
-}
+// Runtime runs the units of its definitions. All methods may be called concurrently.
+type Runtime struct {
+	cfg      Config
+	programs map[string]*program
 
-// Observer is told what happens to units. Each func may be nil, is called in the goroutine of the unit and must not block.
-type Observer struct {
-	Activated    func(event.Unit)
-	Passivated   func(event.Unit)
-	Applied      func(event.Unit, *event.Envelope)             // an event, or a command that came by stream
-	Rejected     func(event.Unit, *event.Envelope, error)      // a command that came by stream said no
-	Retried      func(event.Unit, *event.Envelope, int, error) // attempt that failed, counted from 1
-	Halted       func(eventstore.Halt)                         // durably, before its event
-	Resumed      func(event.Unit)                              // from a halt
-	DeadLettered func(eventstore.Dead)                         // durably
-	WaitsForType func(event.Unit, *event.Envelope)             // for a newer program
-	CommitFailed func(event.Unit, error)                       // the activation is dropped and recovers
-	Panicked     func(event.Unit, *PanicError)
-	Overdue      func(event.Unit, time.Duration) // a behavior ignores its Timeout
+	mu struct {
+		sync.Mutex
+		stopping *stopping // nil unless a Stop has begun and is not through
+	}
+	running atomic.Pointer[running] // nil unless started
 }
-
-// Runtime runs the units of its definitions. Methods other than Start may be called concurrently.
-type Runtime struct{ cfg Config }
 
 // NewRuntime checks cfg and the definitions, reporting all faults at once. It starts nothing.
-func NewRuntime(cfg Config) (*Runtime, error) { return &Runtime{cfg: cfg}, nil }
+func NewRuntime(cfg Config) (*Runtime, error) {
+	r := &Runtime{cfg: cfg.withDefaults(), programs: map[string]*program{}}
+	errs := []error{r.cfg.fault()}
+	for _, d := range cfg.Definitions {
+		faults := d.Faults()
+		errs = append(errs, faults...)
+		name := d.Describe().Name
+		switch other := r.programs[name]; {
+		case len(faults) > 0 || errs[0] != nil:
+		case other != nil:
+			errs = append(errs, fmt.Errorf("%s %q: the name is taken by the %s of that name: handlers and entity kinds share one name space, rename one",
+				d.Describe().Kind, name, other.desc.Kind))
+		default:
+			p := d.compile()
+			r.programs[name] = p
+			errs = append(errs, p.link(&r.cfg))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
 
-// Start makes the runtime take work. The store and the port must be started. ctx bounds Start alone.
-func (r *Runtime) Start(ctx context.Context, id eventstore.Identity) error { return nil }
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewID == nil {
+		c.NewID = event.NewID
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = defaultConcurrency
+	}
+	if c.MailboxSize == 0 {
+		c.MailboxSize = defaultMailbox
+	}
+	return c
+}
 
-// Stop takes no more work, lets the behaviors in hand finish and puts every unit away. When ctx ends first, the contexts of the
-// behaviors still inside are cancelled; those that do not return even then are named in a [*StuckError]. Asks that wait
-// get [ErrStopping]. Stop is idempotent.
-func (r *Runtime) Stop(ctx context.Context) error { return nil }
+func (c *Config) fault() error {
+	var errs []error
+	for name, missing := range map[string]bool{
+		"Store": c.Store == nil, "Port": c.Port == nil, "Codec": c.Codec == nil, "Route": c.Route == nil,
+	} {
+		if missing {
+			errs = append(errs, fmt.Errorf("%s is not set", name))
+		}
+	}
+	for name, n := range map[string]int{"Concurrency": c.Concurrency, "MailboxSize": c.MailboxSize} {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("%s is %d: set 1 or more, 0 for the default", name, n))
+		}
+	}
+	if c.IdleAfter < 0 {
+		errs = append(errs, fmt.Errorf("IdleAfter is %v: set 0 for the default, or more", c.IdleAfter))
+	}
+	if c.Port != nil && c.Port.Traits().Leased {
+		errs = append(errs, errors.New("Port leases its units one by one: leases are not renewed here, use a port whose process owns all units"))
+	}
+	return errors.Join(errs...)
+}
 
-// Wake says that there may be work for a unit. It never blocks; wakes are merged, none is lost. See [transport.Node].
-func (r *Runtime) Wake(u event.Unit) {}
+// stamp is the time of what is emitted now.
+func (r *Runtime) stamp() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// Drive wakes a unit and returns when it has passed, or halted before, everything in lane up to seq, or ctx is done. See
-// [transport.Node].
-func (r *Runtime) Drive(ctx context.Context, u event.Unit, lane event.LaneRef, seq event.Sequence) error {
-	return nil
+// misused reports the use of a context whose call is over.
+func (r *Runtime) misused(u event.Unit, err error) {
+	r.cfg.Logger.Error("context used after its call: what was asked of it is lost", "unit", u.String(), "error", err)
+	observe2(r.cfg.Observer.Misused, u, err)
+}
+
+// Wake says that there may be work for a unit. It never blocks; wakes are merged, none is lost. It does nothing for a name
+// that is not registered, and before Start and after Stop. See transport.Node.
+func (r *Runtime) Wake(u event.Unit) {
+	if run := r.running.Load(); run != nil {
+		run.wake(u)
+	}
 }
 
 // Resume has a unit read its halt again, after it was lifted in the store.
-func (r *Runtime) Resume(u event.Unit) {}
+func (r *Runtime) Resume(u event.Unit) {
+	if run := r.running.Load(); run != nil {
+		run.post(u, func(b *inbox) { b.mu.acted, b.mu.wake = true, true })
+	}
+}
+
+// Drive wakes a unit and returns when it has passed, or halted before, everything in lane up to seq, or ctx is done. What it
+// commits meanwhile is told under ctx. See transport.Node.
+func (r *Runtime) Drive(ctx context.Context, u event.Unit, lane event.LaneRef, seq event.Sequence) error {
+	run := r.running.Load()
+	if run == nil {
+		return fmt.Errorf("drive %s: %w", u, ErrStopping)
+	}
+	d := &drive{ctx: ctx, lane: lane, seq: seq, done: make(chan error, 1)}
+	at := run.post(u, func(b *inbox) {
+		b.mu.drives = append(b.mu.drives, d)
+		b.mu.wake = true
+	})
+	if at == nil {
+		return fmt.Errorf("drive %s: %w", u, ErrStopping)
+	}
+	var err error
+	select {
+	case err = <-d.done:
+	case <-ctx.Done():
+		at.inbox.takeDrives(func(other *drive) bool { return other == d })
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("drive %s through %s #%d: %w", u, lane, seq, err)
+	}
+	return nil
+}
 
 // Ask is the untyped form of the function [Ask].
 func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (any, error) {
-	return nil, nil
+	k := asks.Get().(*ask)
+	k.ctx, k.in, k.caller = ctx, command, attemptOf(ctx)
+	for _, o := range opts {
+		o(&k.opts)
+	}
+	caller := k.caller
+	if err := r.enqueue(to, k); err != nil {
+		k.recycle()
+		return nil, askError(to, command, &AskError{Err: err})
+	}
+	if caller != nil {
+		caller.block()
+		defer caller.unblock()
+	}
+	got, ok := k.wait()
+	if ok {
+		r.tell(ctx, got.tails)
+	}
+	return got.out, askError(to, command, got.err)
+}
+
+// askError says what an error was about, unless it is the behavior's own.
+func askError(to Ref, command any, err error) error {
+	if e, ok := err.(*AskError); ok && e.To == (Ref{}) {
+		e.To, e.Command = to, fmt.Sprintf("%T", command)
+	}
+	return err
 }
 
 // Tell has an entity decide a command some time soon, and does not wait for it: best effort, lost with the process. An error says
 // that it was not even taken, such as [ErrMailboxFull].
-func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOption) error { return nil }
+func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOption) error {
+	k := &ask{ctx: context.WithoutCancel(ctx), in: command, caller: attemptOf(ctx), tell: true}
+	for _, o := range opts {
+		o(&k.opts)
+	}
+	if err := r.enqueue(to, k); err != nil {
+		return askError(to, command, &AskError{Err: err})
+	}
+	return nil
+}
+
+// enqueue puts an ask into the mailbox of its entity.
+func (r *Runtime) enqueue(to Ref, k *ask) error {
+	id := event.Unit{Name: to.Kind, Key: to.ID}
+	run, p := r.running.Load(), r.programs[to.Kind]
+	switch {
+	case k.ctx.Err() != nil:
+		return context.Cause(k.ctx)
+	case run == nil:
+		return ErrStopping
+	case p == nil || !p.entity():
+		return fmt.Errorf("%w: %q", ErrUnknownEntity, to.Kind)
+	case isNilPointer(k.in):
+		return fmt.Errorf("the command is a nil %T", k.in)
+	case k.caller != nil && k.caller.begunSQL():
+		return ErrAskInTx
+	case k.caller != nil && !k.tell && k.caller.waits(id):
+		return ErrAskCycle
+	}
+	if err := r.cfg.Keys.Check(to.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
+	}
+	limit := p.mailbox
+	if limit == 0 {
+		limit = r.cfg.MailboxSize
+	}
+	return run.enqueue(id, k, limit)
+}
+
+func isNilPointer(v any) bool {
+	rv := reflect.ValueOf(v)
+	return v == nil || rv.Kind() == reflect.Pointer && rv.IsNil()
+}
 
 // Send has an entity decide a command later, durably. On the context of a behavior or of [Runtime.Do] it is part of
 // that unit of work; else it is committed when Send returns.
-func (r *Runtime) Send(ctx context.Context, to Ref, command any) error { return nil }
+func (r *Runtime) Send(ctx context.Context, to Ref, command any) error {
+	if a := attemptOf(ctx); a != nil {
+		return a.send(to, command)
+	}
+	return r.Do(ctx, func(u UnitOfWork) error {
+		return u.a.send(to, command)
+	})
+}
 
-// Do runs f in a unit of work of its own, which commits when f returns nil. It is fenced with the process alone.
-func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error { return nil }
+// commandEnvelope makes a command ready for the lane of its entity.
+func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
+	fail := func(err error) (event.Envelope, error) {
+		return event.Envelope{}, fmt.Errorf("send %T to %s: %w", command, to, err)
+	}
+	p := r.programs[to.Kind]
+	switch {
+	case p == nil || !p.entity():
+		return fail(ErrUnknownEntity)
+	case isNilPointer(command):
+		return fail(errors.New("the command is nil"))
+	case !p.handles[structType(command)]:
+		return fail(ErrUnknownCommand)
+	}
+	if err := r.cfg.Keys.Check(to.ID); err != nil {
+		return fail(err)
+	}
+	enc, err := r.cfg.Codec.Encode(command)
+	if err != nil {
+		return fail(err)
+	}
+	return event.Envelope{
+		Type: enc.Type, Version: enc.Version, Encoding: enc.Encoding, Data: enc.Data,
+		Category: event.CommandsOf(to.Kind), Key: to.ID,
+	}, nil
+}
+
+// Do runs f in a unit of work of its own, which commits when f returns nil. It is fenced with the process alone, and ends when
+// ctx does. On the context of a behavior it inherits its correlation, and is refused while that one's own transaction is open.
+func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
+	caller := attemptOf(ctx)
+	if caller != nil && caller.begunSQL() {
+		return fmt.Errorf("do: %w", ErrAskInTx)
+	}
+	a := &attempt{rt: r, text: "Do", values: ctx, caller: caller, began: time.Now()}
+	if caller != nil {
+		a.meta.inherit(&caller.meta)
+	}
+	a.deadline, _ = ctx.Deadline()
+	a.useLocked(ctx) // nobody else has it yet
+	defer a.finish()
+	called := a.run(func() error { return f(UnitOfWork{a}) })
+	if called.err != nil {
+		a.rollback()
+		return called.err
+	}
+	c := eventstore.Changes{Publish: append(called.events, called.commands...)}
+	if len(c.Publish) == 0 && !a.begunSQL() {
+		return nil
+	}
+	done, err := a.commit(c)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	r.tell(ctx, done.Tails)
+	return nil
+}

@@ -70,6 +70,7 @@ type Reply struct {
 	CommandID string
 	Command   string // wire name of the command
 	Type      string // wire name of the reply; "" for a command without one
+	Version   int    // of Type; 0 = not known
 	Encoding  event.Encoding
 	Data      []byte
 	Rejected  string // reason, when the command was rejected

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/keyhold/keyhold/actors/internal/ring"
 )
 
 // slice is how many messages an actor is given before others that wait for a slot have their turn.
@@ -18,8 +20,8 @@ type mailbox struct {
 
 	mu struct {
 		sync.Mutex
-		system    queue[any]
-		user      queue[any]
+		system    ring.Queue[any]
+		user      ring.Queue[any]
 		scheduled bool // a goroutine runs it, or it waits for one
 		suspended bool // after a failure: system messages only
 	}
@@ -31,24 +33,26 @@ func newMailbox(owner Actor, s *slots) *mailbox {
 	return m
 }
 
-func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) { m.invoker = invoker }
-func (m *mailbox) Start()                                                            {}
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
+	m.invoker = invoker
+}
+func (m *mailbox) Start() {}
 
 func (m *mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.user.len()
+	return m.mu.user.Len()
 }
 
 func (m *mailbox) PostUserMessage(message any) {
 	m.mu.Lock()
-	m.mu.user.push(message)
+	m.mu.user.Push(message)
 	m.scheduleAndUnlock(!m.mu.suspended)
 }
 
 func (m *mailbox) PostSystemMessage(message any) {
 	m.mu.Lock()
-	m.mu.system.push(message)
+	m.mu.system.Push(message)
 	m.scheduleAndUnlock(true)
 }
 
@@ -81,11 +85,11 @@ func (m *mailbox) run() {
 func (m *mailbox) next() (message any, system bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.system.len() > 0 {
-		return m.mu.system.pop(), true
+	if m.mu.system.Len() > 0 {
+		return m.mu.system.Pop(), true
 	}
-	if !m.mu.suspended && m.mu.user.len() > 0 {
-		return m.mu.user.pop(), false
+	if !m.mu.suspended && m.mu.user.Len() > 0 {
+		return m.mu.user.Pop(), false
 	}
 	m.mu.scheduled = false
 	return nil, false

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/keyhold/keyhold/actors/internal/ring"
 )
 
 // slots is an actor.Dispatcher that runs a limited number of functions at once. The others wait in a queue.
@@ -13,7 +15,7 @@ type slots struct {
 		sync.Mutex
 		running int // not counting those that are blocked; above limit for a while after unblock
 		alive   int // goroutines, the blocked ones included
-		ready   queue[func()]
+		ready   ring.Queue[func()]
 		idle    []chan struct{} // each closed when nothing is alive
 	}
 }
@@ -25,7 +27,7 @@ func (s *slots) Schedule(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.running >= s.limit {
-		s.mu.ready.push(f)
+		s.mu.ready.Push(f)
 		return
 	}
 	s.startLocked(f)
@@ -38,7 +40,7 @@ func (s *slots) Throughput() int { return slice }
 func (s *slots) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.ready.len() > 0
+	return s.mu.ready.Len() > 0
 }
 
 func (s *slots) startLocked(f func()) {
@@ -58,8 +60,8 @@ func (s *slots) work(f func()) {
 func (s *slots) next() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.running <= s.limit && s.mu.ready.len() > 0 {
-		return s.mu.ready.pop()
+	if s.mu.running <= s.limit && s.mu.ready.Len() > 0 {
+		return s.mu.ready.Pop()
 	}
 	s.mu.running--
 	s.mu.alive--
@@ -76,8 +78,8 @@ func (s *slots) block() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.running--
-	if s.mu.running < s.limit && s.mu.ready.len() > 0 {
-		s.startLocked(s.mu.ready.pop())
+	if s.mu.running < s.limit && s.mu.ready.Len() > 0 {
+		s.startLocked(s.mu.ready.Pop())
 	}
 }
 

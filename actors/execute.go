@@ -1,0 +1,244 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// attempt makes the unit of work for one call of the unit's behavior.
+func (u *unit) attempt(g event.Generation) *attempt {
+	a := &attempt{rt: u.run.rt, prog: u.prog, unit: u.id, text: u.text, ref: u.ref, generation: g, version: u.version, began: time.Now()}
+	a.values = u.context()
+	if u.prog.entity() {
+		a.stream, a.folds = u.stream(), u.state.folds
+	}
+	if t := u.prog.desc.Timeout; t > 0 {
+		a.deadline = a.began.Add(t)
+	}
+	return a
+}
+
+// result is what came of an attempt.
+type result struct {
+	outcome partitions.Outcome
+	err     error
+	own     bool // err is the behavior's own, as it returned it
+	unknown bool // it may have been committed
+	tails   []event.Tail
+}
+
+// execute makes the call and commits what it did: changes turns that into what the store is to do. After a commit, and only then,
+// events are folded, timers started and the mode changed.
+func (u *unit) execute(a *attempt, call func() error, changes func(*attempt, *work) (eventstore.Changes, error)) result {
+	u.begin(a)
+	called := a.run(call)
+	u.end(a)
+	defer a.finish()
+	c, err := eventstore.Changes{}, called.err
+	if err == nil {
+		c, err = changes(a, &called.work)
+	}
+	if err != nil {
+		a.rollback()
+		u.panicked(err)
+		return result{outcome: failedOutcome(err), err: err, own: called.own}
+	}
+	var done eventstore.Committed
+	if !isEmpty(&c) || a.begunSQL() {
+		if done, err = a.commit(c); err != nil {
+			return u.refused(a, err)
+		}
+	}
+	u.committed(&c, &done, called.values)
+	u.adopt(&called.work)
+	return result{tails: done.Tails}
+}
+
+// refused is the result of an attempt whose commit was.
+func (u *unit) refused(a *attempt, err error) result {
+	r := result{outcome: outcomeOf(err), err: err, unknown: errors.Is(err, eventstore.ErrUnknownCommit)}
+	if r.outcome == partitions.Failed && !a.begunSQL() && !errors.Is(err, eventstore.ErrVersionConflict) {
+		r.outcome = partitions.Unknown // the database's own trouble: not to be held against the event
+	}
+	return r
+}
+
+// committed brings the state to what the store has now. A fold that fails leaves it to be read again, which will fail too, and says
+// so to everybody who needs it.
+func (u *unit) committed(c *eventstore.Changes, done *eventstore.Committed, values []any) {
+	if c.Snapshot != nil {
+		u.snapshotAt = c.Snapshot.Version
+	}
+	if len(done.Versions) == 0 {
+		return
+	}
+	u.version = done.Versions[0]
+	for _, v := range values {
+		if err := u.state.fold(v); err != nil {
+			u.panicked(err)
+			u.stale = true
+			return
+		}
+	}
+}
+
+// changes is what a call without a checkpoint changes.
+func (u *unit) changes(a *attempt, w *work) (eventstore.Changes, error) {
+	c := eventstore.Changes{}
+	switch {
+	case len(w.events) == 0:
+	case u.prog.entity():
+		c.Snapshot = a.snapshot
+		a.appends[0] = eventstore.Append{Stream: a.stream, Expected: a.version, Events: w.events}
+		c.Append = a.appends[:]
+	default:
+		c.Publish = w.events
+	}
+	c.Publish = append(c.Publish, w.commands...)
+	if !isEmpty(&c) || a.begunSQL() {
+		c.Fence = u.fence(a.generation)
+	}
+	return c, nil
+}
+
+func isEmpty(c *eventstore.Changes) bool {
+	return len(c.Append) == 0 && len(c.Publish) == 0 && len(c.Advance) == 0 && c.Reply == nil
+}
+
+// failedOutcome tells the machine how an attempt ended that had nothing to commit. What lies beneath the behavior, such as a
+// store that was closed, is no event's fault. An ask that met with the like is: it is the behavior's own affair.
+func failedOutcome(err error) partitions.Outcome {
+	var asked *AskError
+	switch {
+	case errors.As(err, &asked):
+	case errors.Is(err, eventstore.ErrStale):
+		return partitions.Stale
+	case errors.Is(err, eventstore.ErrClosed):
+		return partitions.Unknown
+	}
+	return partitions.Failed
+}
+
+// apply runs the behavior with an entry of a stream.
+func (u *unit) apply(e *partitions.Apply) partitions.Input {
+	u.entry = e.Entry
+	v, err := u.decode(e.Entry)
+	if err != nil {
+		return partitions.ApplyDone{Outcome: partitions.Failed, Class: partitions.Poison, Reason: "undecodable", Err: err}
+	}
+	if u.prog.entity() {
+		return u.applyCommand(e, v)
+	}
+	if err := u.ensure(e.Generation); err != nil {
+		return u.applyFailed(result{outcome: failedOutcome(err), err: err})
+	}
+	a := u.attemptOn(e)
+	r := u.execute(a, func() error { return u.instance.handle(Context{UnitOfWork{a}}, u.mode, v) }, u.changesWith(e.Moves))
+	if r.err != nil {
+		return u.applyFailed(r)
+	}
+	return u.applied(e, r)
+}
+
+// maxConflicts is how often a command is decided anew because somebody else appended to the entity's stream.
+const maxConflicts = 3
+
+func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
+	var r result
+	for range maxConflicts {
+		if err := u.ensure(e.Generation); err != nil {
+			return u.applyFailed(result{outcome: failedOutcome(err), err: err})
+		}
+		a := u.attemptOn(e)
+		a.snapshot = u.snapshot()
+		r = u.execute(a, func() error {
+			_, err := u.state.decide(Command{UnitOfWork{a}}, u.mode, v)
+			return err
+		}, u.changesWith(e.Moves))
+		if !errors.Is(r.err, eventstore.ErrVersionConflict) {
+			break
+		}
+		u.stale = true
+	}
+	if c, marked := classify(r.err); r.err != nil && marked && c == rejected {
+		return u.applyRejected(e, r.err)
+	}
+	if r.err != nil {
+		return u.applyFailed(r)
+	}
+	return u.applied(e, r)
+}
+
+// applyRejected passes a command that was rejected: its checkpoint moves, nothing else happens.
+func (u *unit) applyRejected(e *partitions.Apply, why error) partitions.Input {
+	u.spoiled()
+	if _, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)}); err != nil {
+		r := result{outcome: outcomeOf(err), err: err}
+		if r.outcome == partitions.Failed {
+			r.outcome = partitions.Unknown
+		}
+		return u.applyFailed(r)
+	}
+	u.run.rt.cfg.Observer.rejected(u.id, e.Entry, why)
+	return partitions.ApplyDone{Keep: len(u.timers) > 0}
+}
+
+func (u *unit) applied(e *partitions.Apply, r result) partitions.Input {
+	u.tell(r.tails)
+	observe2(u.run.rt.cfg.Observer.Applied, u.id, e.Entry)
+	return partitions.ApplyDone{Keep: len(u.timers) > 0}
+}
+
+// attemptOn makes the unit of work for an entry of a stream.
+func (u *unit) attemptOn(e *partitions.Apply) *attempt {
+	a, entry := u.attempt(e.Generation), e.Entry
+	a.lane = entry.Ref()
+	a.meta = Meta{
+		ID: entry.ID, Type: entry.Type, Category: entry.Category, Lane: entry.Lane, Sequence: entry.Sequence, Time: entry.Time,
+		CorrelationID: entry.CorrelationID, CausationID: entry.CausationID, Tenant: entry.Tenant, Trace: entry.Trace, Attempt: e.Attempt,
+	}
+	return a
+}
+
+// changesWith is changes together with the checkpoints.
+func (u *unit) changesWith(moves []partitions.Move) func(*attempt, *work) (eventstore.Changes, error) {
+	return func(a *attempt, w *work) (eventstore.Changes, error) {
+		c, err := u.changes(a, w)
+		c.Fence, c.Advance = u.fence(a.generation), advances(moves)
+		return c, err
+	}
+}
+
+// applyFailed says what a failed attempt at an entry means: another attempt, or none.
+func (u *unit) applyFailed(r result) partitions.Input {
+	done := partitions.ApplyDone{Outcome: r.outcome, Err: r.err}
+	if r.outcome != partitions.Failed {
+		return done
+	}
+	c, marked := classify(r.err)
+	giveUp := u.prog.desc.Retry.If
+	switch {
+	case c == poison:
+		done.Class = partitions.Poison
+	case c == rejected:
+		done.Class, done.Reason = partitions.Poison, "rejected"
+	case !marked && giveUp != nil && r.own && !giveUp(r.err):
+		done.Class, done.Reason = partitions.Poison, "not worth a retry"
+	}
+	return done
+}
+
+// tell has the transport carry what a commit added to the lanes. What it cannot deliver now it delivers later.
+func (r *Runtime) tell(ctx context.Context, tails []event.Tail) {
+	if len(tails) == 0 || r.cfg.Committed == nil {
+		return
+	}
+	if err := r.cfg.Committed(ctx, tails); err != nil {
+		r.cfg.Logger.Warn("committed events will be delivered later", "error", err)
+	}
+}

@@ -1,0 +1,251 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/keyhold/keyhold/actors/internal/host"
+	"github.com/keyhold/keyhold/codec"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// running is a runtime between Start and the end of its Stop.
+type running struct {
+	rt     *Runtime
+	port   partitions.Port
+	host   *host.System
+	units  *table
+	alarms *alarms
+	origin time.Time // of ticks
+
+	ctx    context.Context // of calls of port and store; cancelled when Stop has run out of patience
+	cancel context.CancelCauseFunc
+	nested context.Context // what behaviors see the values of, where nobody waits for them
+}
+
+// Start makes the runtime take work. The store and the port must be started. ctx bounds Start alone. It is refused
+// until an earlier Stop is through: a unit whose behavior has not returned must not be entered again.
+func (r *Runtime) Start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running.Load() != nil || r.mu.stopping != nil {
+		return errors.New("start: the runtime is started already, or its Stop is not through")
+	}
+	run := &running{
+		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),
+	}
+	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	run.nested = transport.Nested(run.ctx)
+	if err := run.alarms.Start(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	r.running.Store(run)
+	return nil
+}
+
+// tick reads the clock of the machines.
+func (r *running) tick() partitions.Tick { return partitions.Tick(time.Since(r.origin)) + 1 }
+
+// at gives the time of a tick.
+func (r *running) at(t partitions.Tick) time.Time { return r.origin.Add(time.Duration(t - 1)) }
+
+// later calls f after d, in the goroutine of the alarms.
+func (r *running) later(d time.Duration, f func()) {
+	r.alarms.set(&alarm{ring: f}, time.Now().Add(d))
+}
+
+func (r *running) wake(id event.Unit) { r.post(id, func(b *inbox) { b.mu.wake = true }) }
+
+// post changes the inbox of a unit, which comes to life for it; nil for a name that is not registered and once Stop has begun.
+func (r *running) post(id event.Unit, change func(*inbox)) *unit {
+	for {
+		u := r.unit(id)
+		if u == nil || u.post(change) {
+			return u
+		}
+		r.units.remove(u) // on its way out; it does not matter who removes it
+	}
+}
+
+func (r *running) enqueue(id event.Unit, k *ask, limit int) error {
+	for {
+		u := r.unit(id)
+		if u == nil {
+			return ErrStopping
+		}
+		first, full, ok := u.inbox.putAsk(k, limit)
+		switch {
+		case full:
+			return ErrMailboxFull
+		case first:
+			u.ref.Send(signal)
+		}
+		if ok {
+			return nil
+		}
+		r.units.remove(u)
+	}
+}
+
+func (r *running) unit(id event.Unit) *unit {
+	p := r.rt.programs[id.Name]
+	if p == nil {
+		return nil
+	}
+	return r.units.get(id, func() *unit { return newUnit(r, p, id) })
+}
+
+// stopping is a Stop that is not through.
+type stopping struct {
+	run         *running
+	interrupted []event.Unit // had not finished when Stop ran out of patience
+}
+
+// grace is how long Stop waits for behaviors to notice that their contexts have ended.
+const grace = time.Second
+
+// Stop takes no more work, lets the behaviors in hand finish and puts every unit away. When ctx ends first, it cancels
+// the contexts of the behaviors still inside, and waits a second at most for them to return; the error is a [*StopError] then. Asks
+// that wait get [ErrStopping]. Stop is idempotent. After a StopError that names stuck units it may be called again to wait on.
+func (r *Runtime) Stop(ctx context.Context) error {
+	s := r.beginStop()
+	if s == nil {
+		return nil
+	}
+	for _, u := range s.run.units.all() {
+		u.post(func(b *inbox) { b.mu.drain = true })
+	}
+	if err := s.run.units.wait(ctx); err != nil {
+		return r.endStop(s, s.hurry(context.WithoutCancel(ctx), context.Cause(ctx)))
+	}
+	return r.endStop(s, nil)
+}
+
+func (r *Runtime) beginStop() *stopping {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.running.Load(); run != nil {
+		r.mu.stopping = &stopping{run: run}
+		r.running.Store(nil)
+		run.units.close()
+	}
+	return r.mu.stopping
+}
+
+// hurry cancels what is still going on, and gives up on what does not return even so.
+func (s *stopping) hurry(ctx context.Context, why error) *StopError {
+	var failed StopError
+	s.run.cancel(errStopped)
+	for _, u := range s.run.units.all() {
+		failed.Interrupted = append(failed.Interrupted, u.id)
+		u.post(func(b *inbox) { b.mu.drain, b.mu.cancel = true, true })
+		if a := u.watch.current.Load(); a != nil && a.interrupt(errStopped) {
+			a.block() // its slot is for those that can still be put away
+		}
+	}
+	ctx, done := context.WithTimeout(ctx, grace)
+	defer done()
+	if s.run.units.wait(ctx) != nil {
+		for _, u := range s.run.units.all() {
+			failed.Stuck = append(failed.Stuck, u.id)
+			u.refuse(ErrStopping, true)
+			u.settle(func(*drive) bool { return true }, ErrStopping)
+		}
+	}
+	failed.Err = why
+	return &failed
+}
+
+// endStop closes down what units need, unless some are stuck: they will still want it when they return.
+func (r *Runtime) endStop(s *stopping, failed *StopError) error {
+	if failed != nil && len(failed.Stuck) > 0 {
+		return failed
+	}
+	s.run.cancel(errStopped)
+	unbounded := context.WithoutCancel(context.Background())
+	if err := errors.Join(s.run.host.Stop(unbounded), s.run.alarms.Stop(unbounded)); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	r.mu.Lock()
+	if r.mu.stopping == s {
+		r.mu.stopping = nil
+	}
+	r.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// link makes a program ready for a runtime: it needs the names of its types.
+func (p *program) link(cfg *Config) error {
+	p.names, p.known = map[string]bool{}, map[wireType]bool{}
+	listed := map[string]bool{}
+	for _, name := range cfg.Listed[p.desc.Name] {
+		listed[name] = true
+	}
+	var errs []error
+	for t := range p.handles {
+		name, version, err := cfg.Codec.NameOf(t)
+		if err != nil {
+			if !p.entity() { // a command without a name can be asked, not sent
+				errs = append(errs, fmt.Errorf("%s %q: %w", p.desc.Kind, p.desc.Name, err))
+			}
+			continue
+		}
+		p.names[name], p.known[wireType{name, version}] = true, true
+	}
+	p.config = partitions.Config{
+		Traits:    cfg.Port.Traits(),
+		Asks:      p.entity(),
+		Handling:  p.handling(cfg, listed),
+		Attempts:  p.desc.Retry.Attempts,
+		Backoff:   partitions.Backoff{Base: p.desc.Retry.Min, Max: p.desc.Retry.Max},
+		Jitter:    func(d time.Duration) time.Duration { return rand.N(d + 1) },
+		IdleAfter: cfg.IdleAfter,
+	}
+	if p.desc.OnPoison == Release {
+		p.config.Policy = partitions.SetAside
+	}
+	p.config = p.config.WithDefaults()
+	return errors.Join(append(errs, p.config.Validate())...)
+}
+
+// handling says what is to be done with an entry by its type. A command is meant for this very entity, so one of an unknown type
+// waits; an event is meant for whoever cares, so it is passed over unless the handler is registered for it.
+func (p *program) handling(cfg *Config, listed map[string]bool) func(*event.Envelope) partitions.Handling {
+	return func(e *event.Envelope) partitions.Handling {
+		switch {
+		case p.known[wireType{e.Type, e.Version}]:
+			return partitions.Handle
+		case p.names[e.Type]:
+			if _, err := cfg.Codec.TypeOf(e.Type, e.Version); errors.Is(err, codec.ErrNewer) {
+				return partitions.AwaitNewer
+			}
+			return partitions.Handle // of a version that nothing here handles: not to be passed over without a word
+		case listed[e.Type] || p.entity():
+			return partitions.AwaitNewer
+		}
+		return partitions.PassOver
+	}
+}
+
+// lanes gives the lanes of a unit.
+func (p *program) lanes(key string) []event.LaneRef {
+	var lanes []event.LaneRef
+	for _, category := range p.desc.Categories {
+		lanes = append(lanes, event.LaneRef{Category: category, Key: key})
+		if !p.entity() {
+			lanes = append(lanes, event.LaneRef{Category: category, Key: key, Lane: event.Backfill})
+		}
+	}
+	return lanes
+}

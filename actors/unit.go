@@ -1,0 +1,447 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhold/keyhold/actors/internal/host"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// unit is the actor of one (handler, key) or one entity. It carries out what its machine asks for, blocking while it does: an actor
+// holds a goroutine only while it has something to do.
+type unit struct {
+	run   *running
+	prog  *program
+	id    event.Unit
+	text  string // of id
+	ref   *host.Ref
+	inbox inbox
+	watch watch
+
+	// All below belongs to the actor's goroutine.
+
+	machine *partitions.Machine
+	alarm   alarm             // the machine's timer
+	pending partitions.Effect // asked for and not carried out
+	answer  partitions.Input  // of what was carried out, not told yet
+	told    bool              // the machine knows that something waits for the behavior
+	resting bool              // the machine holds nothing
+	drained bool
+	entry   *event.Envelope // applied last
+
+	behavior
+}
+
+// signal is the one message that actors get: look into your inbox.
+var signal any = new(struct{ _ byte })
+
+func newUnit(run *running, prog *program, id event.Unit) *unit {
+	u := &unit{run: run, prog: prog, id: id, text: id.String(), resting: true}
+	u.machine = partitions.New(&prog.config, id, prog.lanes(id.Key))
+	u.alarm.ring = func() { u.post(func(b *inbox) { b.mu.timer = true }) }
+	u.watch.alarm.ring = u.overdue
+	u.behavior.init(prog)
+	u.ref = run.host.Spawn(u.text, u)
+	return u
+}
+
+// post changes the inbox and has the actor look into it; false when the unit is gone.
+func (u *unit) post(change func(*inbox)) bool {
+	first, ok := u.inbox.put(change)
+	if first {
+		u.ref.Send(signal)
+	}
+	return ok
+}
+
+// turns is how many steps a unit takes before it goes to the end of the line for a slot.
+const turns = 16
+
+// Receive implements [host.Actor].
+func (u *unit) Receive(any) {
+	u.inbox.received()
+	for range turns {
+		if !u.step() {
+			if u.resting && u.inbox.close() {
+				u.leave()
+			}
+			return
+		}
+	}
+	if u.inbox.again() {
+		u.ref.Send(signal)
+	}
+}
+
+// Failed implements [host.Actor]: something beneath the behaviors panicked, or a behavior ended its goroutine. The unit is beyond use, its
+// event is not passed, and another activation takes over in a while.
+func (u *unit) Failed(reason any) {
+	err := newPanicError(reason)
+	observe2(u.run.rt.cfg.Observer.Panicked, u.id, err)
+	if a := u.watch.current.Load(); a != nil {
+		u.end(a)
+		a.rollback()
+		a.finish()
+	}
+	u.abandon(err)
+	u.leave()
+	u.run.later(time.Second, func() { u.run.wake(u.id) })
+}
+
+// abandon closes the inbox and answers everybody who waits for the unit.
+func (u *unit) abandon(err error) {
+	u.inbox.closeHard()
+	u.refuse(err, true)
+	u.settle(func(*drive) bool { return true }, err)
+}
+
+// leave ends the unit; its inbox is closed.
+func (u *unit) leave() {
+	u.run.alarms.clear(&u.alarm)
+	u.run.alarms.clear(&u.watch.alarm)
+	u.dropTimers()
+	u.run.units.remove(u)
+	u.ref.Stop()
+}
+
+// step tells the machine one thing and does what it says; false when there is nothing to tell.
+func (u *unit) step() bool {
+	in := u.input()
+	if in == nil {
+		return false
+	}
+	for _, e := range u.machine.Step(u.run.tick(), in) {
+		u.do(e)
+	}
+	u.settleDrives()
+	if e := u.pending; e != nil {
+		u.pending = nil
+		u.answer = u.carryOut(e)
+	}
+	return true
+}
+
+// input gives the next thing to tell the machine. What came from outside goes first: an attempt that was cancelled is
+// not to be counted, so the machine must know of the cancellation before it hears how the attempt ended.
+func (u *unit) input() partitions.Input {
+	w, waiting := u.inbox.wants()
+	switch w {
+	case wantDrain, wantCancel:
+		u.drained = true
+		return partitions.Drain{Cancel: w == wantCancel}
+	case wantActed:
+		return partitions.Acted{}
+	case wantTimer:
+		return partitions.TimerFired{}
+	case wantWake:
+		return partitions.Wake{}
+	}
+	if u.drained && waiting {
+		u.refuse(ErrStopping, false)
+		waiting = false
+	}
+	if in := u.answer; in != nil {
+		u.answer = nil
+		return in
+	}
+	if waiting && !u.told {
+		u.told = true
+		return partitions.Demand{}
+	}
+	return nil
+}
+
+// do carries out an effect that has no answer, and keeps the one that has for when the others are done.
+func (u *unit) do(e partitions.Effect) {
+	switch e := e.(type) {
+	case *partitions.Discard:
+		u.discard()
+	case *partitions.Cancel: // of a behavior that has returned: this goroutine is the one that runs it
+	case *partitions.SetTimer:
+		if e.At == 0 {
+			u.run.alarms.clear(&u.alarm)
+		} else {
+			u.run.alarms.set(&u.alarm, u.run.at(e.At))
+		}
+	case *partitions.Note:
+		u.note(e)
+	case *partitions.Idle:
+		u.resting, u.told = true, false
+		u.settle(func(*drive) bool { return true }, u.restError(e))
+	default:
+		u.pending = e
+	}
+}
+
+// restError is what those are told who wait for a unit that rests before it got as far as they wanted.
+func (u *unit) restError(e *partitions.Idle) error {
+	switch {
+	case e.Because != partitions.PhaseIdle:
+		return nil
+	case u.drained:
+		return ErrStopping
+	}
+	return errors.New("the lane ends before that")
+}
+
+// carryOut does what the machine waits for, and gives the answer.
+func (u *unit) carryOut(e partitions.Effect) partitions.Input {
+	switch e := e.(type) {
+	case *partitions.Acquire:
+		u.resting = false
+		got, err := u.run.port.Acquire(u.run.ctx, u.id, e.Floor)
+		return partitions.AcquireDone{Outcome: partitions.OutcomeOf(err), Acquired: got, Err: err}
+	case *partitions.Recover:
+		return u.recover(e)
+	case *partitions.Fetch:
+		return u.fetch(e)
+	case *partitions.Apply:
+		return u.apply(e)
+	case *partitions.Serve:
+		return u.serve(e)
+	case *partitions.WriteHalt:
+		return u.writeHalt(e)
+	case *partitions.WriteDead:
+		return u.writeDead(e)
+	case *partitions.CommitPassed:
+		_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)})
+		return partitions.CommitPassedDone{Outcome: outcomeOf(err), Err: err}
+	case *partitions.Passivate:
+		u.passivate()
+		return partitions.PassivateDone{}
+	case *partitions.Release:
+		err := u.run.port.Release(u.run.ctx, partitions.Held{Unit: u.id, Generation: e.Generation}, true)
+		return partitions.ReleaseDone{Outcome: partitions.OutcomeOf(err), Err: err}
+	}
+	panic("actors: the machine asks for " + e.String() + ", which no unit can do")
+}
+
+func (u *unit) recover(e *partitions.Recover) partitions.Input {
+	ask := []eventstore.Ask{{Unit: u.id, Generation: e.Generation, Lanes: u.prog.lanes(u.id.Key)}}
+	read := u.run.rt.cfg.Store.Recover
+	if e.Raise {
+		read = u.run.rt.cfg.Store.Raise
+	}
+	got, err := read(u.run.ctx, ask)
+	if err != nil {
+		return partitions.RecoverDone{Outcome: outcomeOf(err), Err: err}
+	}
+	done := partitions.RecoverDone{Raised: got[0].Raised, Generation: got[0].Generation, Checkpoints: got[0].Checkpoints}
+	if h := got[0].Halt; h != nil {
+		done.Halt = &partitions.Failure{
+			Lane: h.Lane, Sequence: h.Sequence, EventID: h.EventID, EventType: h.EventType, Attempts: h.Attempts, Reason: h.Reason, Error: h.Error,
+		}
+	}
+	return done
+}
+
+func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
+	held := partitions.Held{Unit: u.id, Generation: e.Generation}
+	read := u.run.port.Fetch
+	if e.Ack {
+		read = u.run.port.Advance
+	}
+	got, err := read(u.run.ctx, held, e.Positions, e.Max)
+	return partitions.FetchDone{Outcome: partitions.OutcomeOf(err), Fetched: got, Err: err}
+}
+
+func (u *unit) writeHalt(e *partitions.WriteHalt) partitions.Input {
+	f := e.Halt
+	halt := &eventstore.Halt{
+		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, EventType: f.EventType, Attempts: f.Attempts,
+		Reason: f.Reason, Error: f.Error, Since: u.run.rt.stamp(), Generation: e.Generation,
+	}
+	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Halt: halt})
+	if err == nil {
+		observe(u.run.rt.cfg.Observer.Halted, *halt)
+	}
+	return partitions.WriteHaltDone{Outcome: outcomeOf(err), Err: err}
+}
+
+func (u *unit) writeDead(e *partitions.WriteDead) partitions.Input {
+	f := e.Dead
+	dead := eventstore.Dead{
+		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, Type: f.EventType, Attempts: f.Attempts,
+		Reason: f.Reason, Error: f.Error, Time: u.run.rt.stamp(),
+	}
+	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Dead: []eventstore.Dead{dead}})
+	if err == nil {
+		observe(u.run.rt.cfg.Observer.DeadLettered, dead)
+	}
+	return partitions.WriteDeadDone{Outcome: outcomeOf(err), Err: err}
+}
+
+// write commits what no behavior had a part in.
+func (u *unit) write(c eventstore.Changes) (eventstore.Committed, error) {
+	return u.run.rt.cfg.Store.Begin(u.id.Name).Commit(u.run.ctx, c)
+}
+
+// fence names the unit in a commit; where units are not leased the process's own fence is enough.
+func (u *unit) fence(g event.Generation) eventstore.Fence {
+	if !u.prog.config.Leased {
+		g = 0
+	}
+	return eventstore.Fence{Unit: u.id, Generation: g}
+}
+
+func advances(moves []partitions.Move) []eventstore.Advance {
+	if len(moves) == 0 {
+		return nil
+	}
+	all := make([]eventstore.Advance, len(moves))
+	for i, m := range moves {
+		all[i] = eventstore.Advance{Lane: m.Lane, From: m.From, To: m.To, EventID: m.EventID}
+	}
+	return all
+}
+
+// outcomeOf tells the machine how a call of the store ended. An error of the database itself (full, closed, out of reach) is no
+// event's fault: the unit recovers anew and tries again, and nothing is counted.
+func outcomeOf(err error) partitions.Outcome {
+	switch {
+	case err == nil:
+		return partitions.OK
+	case errors.Is(err, eventstore.ErrStale):
+		return partitions.Stale
+	case errors.Is(err, eventstore.ErrCheckpointMoved):
+		return partitions.Moved
+	case errors.Is(err, eventstore.ErrUnknownCommit):
+		return partitions.Unknown
+	}
+	return partitions.Failed
+}
+
+// refuse answers the asks that wait, and with current the one that is in its behavior.
+func (u *unit) refuse(err error, current bool) {
+	waiting, begun := u.inbox.takeAsks(current)
+	for _, k := range waiting {
+		k.deliver(answer{err: &AskError{Err: err}})
+	}
+	if begun != nil {
+		begun.deliver(answer{err: &AskError{Err: err, Unknown: true}})
+	}
+}
+
+// settleDrives lets those go who waited for what is done now.
+func (u *unit) settleDrives() {
+	stopped := u.stopped()
+	u.settle(func(d *drive) bool { return stopped || u.machine.Applied(d.lane) >= d.seq }, nil)
+}
+
+// stopped reports whether the unit reads no further until somebody acts.
+func (u *unit) stopped() bool {
+	switch u.machine.Phase() {
+	case partitions.PhaseHalted, partitions.PhasePaused, partitions.PhaseWaiting:
+		return true
+	}
+	return false
+}
+
+func (u *unit) settle(match func(*drive) bool, err error) {
+	for _, d := range u.inbox.takeDrives(match) {
+		d.done <- err
+	}
+}
+
+// note tells observers what the machine has to say.
+func (u *unit) note(n *partitions.Note) {
+	o := &u.run.rt.cfg.Observer
+	why := n.Err
+	if why == nil && n.Why != "" {
+		why = errors.New(n.Why)
+	}
+	switch n.Kind {
+	case partitions.NoteHalted, partitions.NoteDead: // told when it was written
+	case partitions.NoteRetry:
+		o.retried(u.id, u.entry, n.Attempt, why)
+	case partitions.NoteResumed:
+		observe(o.Resumed, u.id)
+	case partitions.NoteAnew:
+		observe2(o.CommitFailed, u.id, why)
+	case partitions.NoteNewer:
+		o.waitsForType(u.id, n.Lane, n.Sequence, n.Why)
+	default:
+		o.trouble(u.id, n.Kind.String(), why)
+	}
+	if n.Kind == partitions.NoteTrouble || n.Kind == partitions.NoteHeld || n.Kind == partitions.NoteForgot {
+		u.unavailable(why)
+	}
+}
+
+// unavailable answers the asks that wait for a unit which cannot be had now: its store does not answer, or another has it. They
+// are not kept waiting for what may take long.
+func (u *unit) unavailable(why error) {
+	if u.machine.Serving(u.run.tick()) {
+		return
+	}
+	err := ErrUnavailable
+	if why != nil {
+		err = errors.Join(ErrUnavailable, why)
+	}
+	u.refuse(err, false)
+}
+
+// watch looks after the one attempt that a unit makes at a time.
+type watch struct {
+	current atomic.Pointer[attempt]
+	alarm   alarm
+	on      atomic.Bool // the alarm is set
+}
+
+// begin notes that a behavior is about to be called.
+func (u *unit) begin(a *attempt) {
+	u.watch.current.Store(a)
+	if !a.deadline.IsZero() && !u.watch.on.Swap(true) {
+		u.run.alarms.set(&u.watch.alarm, a.deadline)
+	}
+}
+
+// end notes that it has returned.
+func (u *unit) end(a *attempt) {
+	u.watch.current.Store(nil)
+	a.unblockAll()
+}
+
+// patience is how long a behavior may ignore the end of its context before that is reported, and its slot given to others.
+const patience = time.Second
+
+// overdue is called when an attempt may have taken too long. The alarm is set for one attempt and left for those after it,
+// so that most attempts cost the watch nothing: it may find another one, or none.
+func (u *unit) overdue() {
+	a := u.watch.current.Load()
+	if a == nil {
+		u.watch.on.Store(false)
+		if a = u.watch.current.Load(); a == nil || a.deadline.IsZero() || u.watch.on.Swap(true) {
+			return
+		}
+	}
+	now := time.Now()
+	switch {
+	case a.deadline.IsZero():
+		u.watch.on.Store(false)
+	case now.Before(a.deadline):
+		u.run.alarms.set(&u.watch.alarm, a.deadline)
+	case a.interrupt(ErrTimeout):
+		u.run.alarms.set(&u.watch.alarm, now.Add(patience))
+	default:
+		observe2(u.run.rt.cfg.Observer.Overdue, u.id, now.Sub(a.began))
+		a.block() // never undone: until it returns
+		u.run.alarms.set(&u.watch.alarm, now.Add(max(patience, u.prog.desc.Timeout)))
+	}
+}
+
+// context gives what a behavior inherits the values of: those of whoever waits for the unit, if anybody does.
+func (u *unit) context() context.Context {
+	if ctx := u.inbox.driver(); ctx != nil {
+		return ctx
+	}
+	return u.run.nested
+}
+
+// tell has the transport carry what a commit added to the lanes.
+func (u *unit) tell(tails []event.Tail) { u.run.rt.tell(u.context(), tails) }
