@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// connection is the one connection that writes, with its prepared statements. It is used by one goroutine at a time.
+//
+// Its own statements are never interrupted: none takes long, and interrupting one that writes would roll back its group.
+type connection struct {
+	connector  driver.Connector
+	generation event.Generation // of this start; 0 before it was drawn
+	storeID    string
+
+	db         *sql.DB // a pool of one
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+	lanes      map[event.LaneRef]int64 // ids; what a rollback may have taken back is forgotten
+}
+
+// maxLanes bounds the ids that are remembered, at about 150 bytes each.
+const maxLanes = 50_000
+
+func (c *connection) open(ctx context.Context) error {
+	db := sql.OpenDB(dialect{c.connector})
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	c.db, c.conn = db, conn
+	c.statements = make(map[string]*sql.Stmt)
+	c.forgetLanes()
+	return nil
+}
+
+// close closes the connection; a transaction that is open is rolled back.
+func (c *connection) close() error {
+	if c.db == nil {
+		return nil
+	}
+	var errs []error
+	for _, s := range c.statements {
+		errs = append(errs, s.Close())
+	}
+	errs = append(errs, c.conn.Close(), c.db.Close())
+	c.db, c.conn, c.statements = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (c *connection) statement(query string) (*sql.Stmt, error) {
+	if s := c.statements[query]; s != nil {
+		return s, nil
+	}
+	s, err := c.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, err
+	}
+	c.statements[query] = s
+	return s, nil
+}
+
+// exec runs a statement and tells how many rows it changed.
+func (c *connection) exec(query string, args ...any) (int64, error) {
+	s, err := c.statement(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// query implements queryer. Its context does not end a statement.
+func (c *connection) query(_ context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := c.statement(query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(context.Background(), args...)
+}
+
+// get scans the one row that a query gives at most; found is false when it gives none.
+func (c *connection) get(query string, args []any, into ...any) (found bool, err error) {
+	return get(context.Background(), c, query, args, into...)
+}
+
+// identify draws this start's generation, from which on every earlier owner is stale.
+func (c *connection) identify() error {
+	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if _, err := c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1 RETURNING store_id, start_generation`,
+		nil, &c.storeID, &c.generation); err != nil {
+		c.rollback()
+		return err
+	}
+	return c.commit()
+}
+
+// begin begins a transaction and checks in it that the process still owns the database. Other programs may read it
+// meanwhile, but not write.
+func (c *connection) begin() error {
+	if c.db == nil {
+		if err := c.open(context.Background()); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	if err := c.fence(); err != nil {
+		c.rollback()
+		return err
+	}
+	return nil
+}
+
+// fence reports whether another process has started on the database since.
+func (c *connection) fence() error {
+	var now event.Generation
+	if _, err := c.get(`SELECT start_generation FROM keyhold_store`, nil, &now); err != nil {
+		return err
+	}
+	if now != c.generation {
+		return fmt.Errorf("store was started again, at generation %d, this process started it at %d: %w", now, c.generation, eventstore.ErrStale)
+	}
+	return nil
+}
+
+func (c *connection) commit() error {
+	_, err := c.exec("COMMIT")
+	return err
+}
+
+// rollback ends the transaction, if there still is one.
+func (c *connection) rollback() {
+	_, _ = c.exec("ROLLBACK") // an error says that the database did it already
+	c.forgetLanes()
+}
+
+// save marks the place to which undo goes back; keep gives the mark up.
+func (c *connection) save() error {
+	_, err := c.exec("SAVEPOINT unit")
+	return err
+}
+
+func (c *connection) keep() error {
+	_, err := c.exec("RELEASE unit")
+	return err
+}
+
+// undo fails when the mark is not there any more: then the transaction is gone.
+func (c *connection) undo() error {
+	c.forgetLanes()
+	if _, err := c.exec("ROLLBACK TO unit"); err != nil {
+		return err
+	}
+	return c.keep()
+}
+
+func (c *connection) forgetLanes() { c.lanes = make(map[event.LaneRef]int64) }
+
+// lane gives the id of a lane, which it makes when it is not there.
+func (c *connection) lane(ref event.LaneRef) (int64, error) {
+	if id, found := c.lanes[ref]; found {
+		return id, nil
+	}
+	var id int64
+	found, err := c.get(`SELECT id FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`,
+		[]any{ref.Category, ref.Key, ref.Lane}, &id)
+	if err == nil && !found {
+		_, err = c.get(`INSERT INTO keyhold_lanes (category, key, lane, last) VALUES (?, ?, ?, 0) RETURNING id`,
+			[]any{ref.Category, ref.Key, ref.Lane}, &id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(c.lanes) >= maxLanes {
+		c.forgetLanes()
+	}
+	c.lanes[ref] = id
+	return id, nil
+}

@@ -1,0 +1,27 @@
+// Package sqlite is the event store in a SQLite file: the embedded default, no server at all. The application's own tables
+// live in the same file and change in the same transactions.
+//
+// # Promises
+//
+// One process has the file at a time, by a lock of the operating system beside it: free the instant its holder dies, kept
+// while it is frozen. Should another process start on the file all the same, each write transaction of the first finds
+// out by the start generation ([eventstore.ErrStale]).
+//
+// A commit that returned nil was synced to the disk (write-ahead log, synchronous=FULL).
+//
+// Finished units of work that wait are committed together, up to 128 in one transaction of the database, without any delay made for
+// it; each still commits or fails alone. A unit of work with SQL of its own ([eventstore.Tx.SQL]) gets the connection for
+// as long as its body takes, while all other writes wait: so do slow work before SQL, not after. It loses the
+// connection when its context is done. Reads never wait for it.
+//
+// # Not promised
+//
+// A network file system (its locks, and the shared memory of the write-ahead log, do not work there). Any other program
+// may read the file, and may write its own tables for moments; it must leave those called keyhold_ alone.
+//
+// # Inside
+//
+// migrations/ has the layout, with what each table is for. Reading order: store.go (what a start does), tx.go, job.go, writer.go
+// (groups), visit.go (the application's SQL), guard.go (what keeps it inside its unit of work), connection.go, apply.go (what
+// a commit writes), then the role you need. owner.go is the lock, wal.go keeps the write-ahead log short.
+package sqlite

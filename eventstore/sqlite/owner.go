@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// errLocked: another open file has the lock.
+var errLocked = errors.New("locked")
+
+// ownerPoll is the distance between two looks at a lock that somebody else has.
+const ownerPoll = 100 * time.Millisecond
+
+// owner is the right to write a database: a lock of the operating system on a file beside it, free the instant its holder
+// dies and kept while the holder is frozen. The file tells who the holder is; it is never deleted, since a lock on a
+// file that has no name any more would keep nobody out.
+type owner struct {
+	file *os.File
+}
+
+// own takes the ownership of the database at path, for the process of that node. When somebody has it already, it gives
+// [*eventstore.OwnedError], or waits until ctx is done.
+func own(ctx context.Context, path string, opts eventstore.StartOptions) (*owner, error) {
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("own store %s: %w", path, err)
+	}
+	o := &owner{file: file}
+	if err := o.wait(ctx, path, opts); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := o.sign(opts.Node); err != nil {
+		return nil, errors.Join(fmt.Errorf("own store %s: %w", path, err), o.release())
+	}
+	return o, nil
+}
+
+func (o *owner) wait(ctx context.Context, path string, opts eventstore.StartOptions) error {
+	err := lock(o.file)
+	if !errors.Is(err, errLocked) {
+		return err
+	}
+	owned := o.holder(path)
+	if !opts.Wait {
+		return owned
+	}
+	if opts.Observe != nil {
+		opts.Observe(eventstore.Notice{What: "waiting for owner", Who: owned.Node, Error: owned})
+	}
+	ticker := time.NewTicker(ownerPoll)
+	defer ticker.Stop()
+	for errors.Is(err, errLocked) {
+		select {
+		case <-ticker.C:
+			err = lock(o.file)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for owner: %w: %w", context.Cause(ctx), owned)
+		}
+	}
+	return err
+}
+
+// sign writes who the owner is.
+func (o *owner) sign(node string) error {
+	if err := o.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := o.file.WriteAt([]byte(strconv.Itoa(os.Getpid())+" "+node+"\n"), 0)
+	return err
+}
+
+// holder reads who the owner is, as far as the file tells.
+func (o *owner) holder(path string) *eventstore.OwnedError {
+	owned := &eventstore.OwnedError{Path: path}
+	const most = 1024
+	text, err := io.ReadAll(io.NewSectionReader(o.file, 0, most))
+	if err != nil {
+		return owned
+	}
+	pid, node, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
+	if owned.PID, err = strconv.Atoi(pid); err == nil {
+		owned.Node = node
+	}
+	return owned
+}
+
+// release gives the ownership up.
+func (o *owner) release() error {
+	return errors.Join(o.file.Truncate(0), unlock(o.file), o.file.Close())
+}

@@ -1,0 +1,204 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// LoadRegistry implements [eventstore.Registry].
+func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error) {
+	var found eventstore.Registered
+	err := s.read(ctx, func(r *readers) error {
+		return r.snapshot(ctx, func(q queryer) error {
+			var err error
+			found, err = loadRegistry(ctx, q)
+			return err
+		})
+	})
+	if err != nil {
+		return eventstore.Registered{}, fmt.Errorf("load registry: %w", err)
+	}
+	return found, nil
+}
+
+func loadRegistry(ctx context.Context, q queryer) (r eventstore.Registered, err error) {
+	if r.Revision, err = revision(ctx, q); err != nil {
+		return r, err
+	}
+	if err := each(ctx, q, `SELECT name, key_field, buckets, commands, store_id FROM keyhold_categories ORDER BY name`, nil, func(rows *sql.Rows) error {
+		var c eventstore.Category
+		err := rows.Scan(&c.Name, &c.KeyField, &c.Buckets, &c.Commands, &c.StoreID)
+		r.Categories = append(r.Categories, c)
+		return err
+	}); err != nil {
+		return r, err
+	}
+	if err := each(ctx, q, `SELECT name, kind, types, sequential, since,
+			(SELECT json_group_array(category ORDER BY ordinal) FROM keyhold_subscriptions WHERE handler = name)
+			FROM keyhold_handlers ORDER BY name`, nil, func(rows *sql.Rows) error {
+		var h eventstore.Handler
+		var ms int64
+		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, list{&h.Categories})
+		h.Since = fromMillis(ms)
+		r.Handlers = append(r.Handlers, h)
+		return err
+	}); err != nil {
+		return r, err
+	}
+	return r, each(ctx, q, `SELECT name, version, encoding, category, fields, descriptor FROM keyhold_types ORDER BY name, version`, nil, func(rows *sql.Rows) error {
+		var t eventstore.Type
+		err := rows.Scan(&t.Name, &t.Version, &t.Encoding, &t.Category, list{&t.Fields}, &t.Descriptor)
+		r.Types = append(r.Types, t)
+		return err
+	})
+}
+
+func revision(ctx context.Context, q queryer) (n uint64, err error) {
+	_, err = get(ctx, q, `SELECT registry_revision FROM keyhold_store`, nil, &n)
+	return n, err
+}
+
+// list is a column with a JSON array.
+type list struct{ into any }
+
+// Scan implements [sql.Scanner].
+func (l list) Scan(column any) error {
+	text, ok := column.(string)
+	if !ok {
+		return fmt.Errorf("a list is kept as text, this is %T", column)
+	}
+	return json.Unmarshal([]byte(text), l.into)
+}
+
+// SaveRegistry implements [eventstore.Registry].
+func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, starts []eventstore.Start) error {
+	err := s.change(ctx, "save registry", func(c *connection) error {
+		now, err := revision(noContext, c)
+		if err == nil && now != saved.Revision {
+			err = &eventstore.RegistryError{Expected: saved.Revision, Actual: now}
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(`UPDATE keyhold_store SET registry_revision = registry_revision + 1`); err != nil {
+			return err
+		}
+		if err := c.saveRegistry(&saved); err != nil {
+			return err
+		}
+		for i := range starts {
+			if err := c.startAt(&starts[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("save registry: %w", err)
+	}
+	return nil
+}
+
+func (c *connection) saveRegistry(r *eventstore.Registered) error {
+	for _, category := range r.Categories {
+		if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_categories (name, key_field, buckets, commands, store_id) VALUES (?, ?, ?, ?, ?)`,
+			category.Name, category.KeyField, category.Buckets, category.Commands, category.StoreID); err != nil {
+			return err
+		}
+	}
+	for i := range r.Handlers {
+		if err := c.saveHandler(&r.Handlers[i]); err != nil {
+			return err
+		}
+	}
+	for _, t := range r.Types {
+		fields, err := json.Marshal(t.Fields)
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_types (name, version, encoding, category, fields, descriptor) VALUES (?, ?, ?, ?, ?, ?)`,
+			t.Name, t.Version, string(t.Encoding), t.Category, string(fields), t.Descriptor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *connection) saveHandler(h *eventstore.Handler) error {
+	types, err := json.Marshal(h.Types)
+	if err != nil {
+		return err
+	}
+	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since) VALUES (?, ?, ?, ?, ?)`,
+		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since)); err != nil {
+		return err
+	}
+	if _, err := c.exec(`DELETE FROM keyhold_subscriptions WHERE handler = ?`, h.Name); err != nil {
+		return err
+	}
+	for i, category := range h.Categories {
+		if _, err := c.exec(`INSERT INTO keyhold_subscriptions (category, handler, ordinal) VALUES (?, ?, ?)`, category, h.Name, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAt gives a new subscription a checkpoint in each lane of its category where it has none.
+func (c *connection) startAt(s *eventstore.Start) error {
+	type lane struct {
+		id int64
+		at event.Sequence
+	}
+	var lanes []lane
+	if err := each(noContext, c, `SELECT n.id, n.last FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = ? AND c.lane = n.id
+		WHERE n.category = ? AND coalesce(c.sequence, 0) = 0 AND n.last > 0`, []any{s.Handler, s.Category}, func(rows *sql.Rows) error {
+		var l lane
+		err := rows.Scan(&l.id, &l.at)
+		lanes = append(lanes, l)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		if !s.Now {
+			var first event.Sequence
+			found, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = ? AND time >= ? ORDER BY sequence LIMIT 1`, []any{l.id, millis(s.From)}, &first)
+			if err != nil {
+				return err
+			}
+			if found {
+				l.at = first - 1
+			}
+		}
+		if l.at == 0 {
+			continue
+		}
+		var id string
+		if _, err := c.get(`SELECT id FROM keyhold_log WHERE lane = ? AND sequence = ?`, []any{l.id, l.at}, &id); err != nil {
+			return err
+		}
+		if err := c.setCheckpoint(s.Handler, l.id, l.at, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CategoryHasEvents implements [eventstore.Registry].
+func (s *Store) CategoryHasEvents(ctx context.Context, category string) (bool, error) {
+	var has bool
+	err := s.read(ctx, func(r *readers) error {
+		_, err := get(ctx, r, `SELECT EXISTS (SELECT 1 FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id WHERE n.category = ?)`, []any{category}, &has)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for events in category %q: %w", category, err)
+	}
+	return has, nil
+}
