@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/examples/orders"
+)
+
+// routes are the shop's face: commands and queries are asked of entities, lists are read from the handlers' tables.
+func routes(app *keyhold.App, db *sql.DB) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}", command(app, orders.Order.ID, func() any { return new(orders.PlaceOrder) }))
+	mux.HandleFunc("POST /orders/{id}/cancel", command(app, orders.Order.ID, func() any { return new(orders.CancelOrder) }))
+	mux.HandleFunc("GET /orders/{id}", query(app, orders.Order.ID, func() any { return new(orders.GetOrder) }))
+	mux.HandleFunc("POST /payments/{id}", command(app, orders.Payment.ID, func() any { return new(orders.ReceivePayment) }))
+	mux.HandleFunc("GET /clients/{id}", client(db))
+	return mux
+}
+
+// command asks an entity to do what the body says. A caller that got no answer sends it again with the same Idempotency-Key:
+// it is done once, and answered the same.
+func command(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		in := empty()
+		if r.ContentLength != 0 {
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(in); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+		}
+		var opts []keyhold.AskOption
+		if key := r.Header.Get("Idempotency-Key"); key != "" {
+			opts = append(opts, keyhold.CommandID(key))
+		}
+		reply(w)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), in, opts...))
+	}
+}
+
+func query(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		reply(w)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), empty()))
+	}
+}
+
+// client shows what the handlers have written of a client. It may be a moment behind the orders.
+func client(db *sql.DB) http.HandlerFunc {
+	type view struct {
+		Orders  int `json:"orders"`
+		Paid    int `json:"paid"`
+		Cents   int `json:"cents"`
+		Shipped int `json:"shipped"`
+	}
+	read := func(ctx context.Context, id string) (any, error) {
+		var v view
+		err := db.QueryRowContext(ctx, `
+			SELECT orders, paid, cents, (SELECT count(*) FROM shipments s WHERE s.client_id = c.client_id AND NOT recalled)
+			FROM orders_per_client c WHERE client_id = $1`, id).Scan(&v.Orders, &v.Paid, &v.Cents, &v.Shipped)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return v, err
+	}
+	return func(w http.ResponseWriter, r *http.Request) { reply(w)(read(r.Context(), r.PathValue("id"))) }
+}
+
+// reply writes an answer, or what an error means to an HTTP client.
+func reply(w http.ResponseWriter) func(v any, err error) {
+	return func(v any, err error) {
+		switch {
+		case errors.Is(err, keyhold.ErrRejected):
+			http.Error(w, err.Error(), http.StatusConflict)
+		case errors.Is(err, keyhold.ErrBadKey):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case keyhold.Retryable(err):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(v) // a client that is gone wants no answer
+		}
+	}
+}

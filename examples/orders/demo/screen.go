@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// screen is where the story is told. On a terminal, progress is one line that changes; elsewhere it is a line now and then, and
+// there are no control characters.
+type screen struct {
+	out   io.Writer
+	live  bool // out is a terminal
+	last  time.Time
+	dirty bool // the cursor is behind a line of progress
+}
+
+// every is the least time between two lines of progress: on a terminal, and elsewhere.
+const everyLive, every = 50 * time.Millisecond, 2 * time.Second
+
+func newScreen(file *os.File) *screen {
+	info, err := file.Stat()
+	live := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return &screen{out: file, live: live}
+}
+
+// say writes a line, in place of the progress.
+func (s *screen) say(format string, args ...any) {
+	s.clear()
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// step begins a chapter.
+func (s *screen) step(n, of int, format string, args ...any) {
+	s.say("\n[%d/%d] %s", n, of, fmt.Sprintf(format, args...))
+	s.last = time.Now() // progress begins later
+}
+
+// note writes a line that belongs to a chapter.
+func (s *screen) note(format string, args ...any) { s.say("      "+format, args...) }
+
+// progress shows how far things are, unless it was shown just now.
+func (s *screen) progress(format string, args ...any) {
+	wait := every
+	if s.live {
+		wait = everyLive
+	}
+	if time.Since(s.last) < wait {
+		return
+	}
+	s.last = time.Now()
+	if !s.live {
+		s.note(format, args...)
+		return
+	}
+	s.clear()
+	fmt.Fprintf(s.out, "      "+format, args...)
+	s.dirty = true
+}
+
+func (s *screen) clear() {
+	if s.dirty {
+		fmt.Fprint(s.out, "\r\x1b[K")
+		s.dirty = false
+	}
+}
+
+// table writes lines of a name, a number and a remark.
+func (s *screen) table(rows [][3]string) {
+	var name, number int
+	for _, r := range rows {
+		name, number = max(name, len(r[0])), max(number, len(r[1]))
+	}
+	for _, r := range rows {
+		s.say("%s", strings.TrimRight(fmt.Sprintf("      %-*s  %*s   %s", name, r[0], number, r[1], r[2]), " "))
+	}
+}
+
+// thousands writes 2000 as 2,000.
+func thousands(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}

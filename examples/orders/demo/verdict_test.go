@@ -1,0 +1,214 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// run builds marks as processes write them.
+type run struct{ marks []mark }
+
+func (r *run) put(enter bool, life int, client, order string, seq uint64, attempt int) {
+	r.marks = append(r.marks, mark{Life: life, Enter: enter, Client: client, Order: order, Event: "event of " + order, Seq: seq, Attempt: attempt})
+}
+func (r *run) enter(life int, client, order string, seq uint64) {
+	r.put(true, life, client, order, seq, 1)
+}
+func (r *run) leave(life int, client, order string, seq uint64) {
+	r.put(false, life, client, order, seq, 1)
+}
+
+// allWell is a small run as it should be: three clients, of which c is halted at its second event; the process is killed while b's
+// second is inside.
+func allWell() (plan, evidence, seen) {
+	e := evidence{
+		Placed: []placedEvent{{"a1", "a", 1}, {"b1", "b", 1}, {"c1", "c", 1}, {"c2", "c", 2}, {"c3", "c", 3}, {"b2", "b", 2}, {"a2", "a", 2}},
+		Shipments: []shipment{
+			{"b1", "b"}, {"a1", "a"}, {"c1", "c"}, {"b2", "b"}, {"a2", "a"}, {"c2", "c"}, {"c3", "c"},
+		},
+		Paid:    map[string]int{"a": 1},
+		Clients: map[string]clientRow{"a": {2, 1}, "b": {2, 0}, "c": {3, 0}},
+	}
+	var r run
+	r.enter(1, "a", "a1", 1)
+	r.enter(1, "b", "b1", 1)
+	r.enter(1, "c", "c1", 1) // three at once
+	r.leave(1, "b", "b1", 1)
+	r.leave(1, "a", "a1", 1)
+	r.leave(1, "c", "c1", 1)
+	r.put(true, 1, "c", "c2", 2, 1) // refused twice
+	r.put(false, 1, "c", "c2", 2, 1)
+	r.put(true, 1, "c", "c2", 2, 2)
+	r.put(false, 1, "c", "c2", 2, 2)
+	r.enter(1, "b", "b2", 2) // killed
+	r.enter(2, "b", "b2", 2)
+	r.enter(2, "a", "a2", 2)
+	r.leave(2, "b", "b2", 2)
+	r.leave(2, "a", "a2", 2)
+	lifted := len(r.marks)
+	r.enter(2, "c", "c2", 2)
+	r.leave(2, "c", "c2", 2)
+	r.enter(2, "c", "c3", 3)
+	r.leave(2, "c", "c3", 3)
+	e.Marks = r.marks
+	return plan{Orders: 7, Clients: 3, Parallel: 3}, e, seen{Halted: []string{"c"}, Marks: lifted, Seq: 2}
+}
+
+func TestARunAsItShouldBeIsWithoutFault(t *testing.T) {
+	t.Parallel()
+	f, faults := judge(allWell())
+	want := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Errorf("figures (-want +got):\n%s", diff)
+	}
+	if len(faults) > 0 {
+		t.Errorf("faults: %q", faults)
+	}
+}
+
+func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
+	t.Parallel()
+	well := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1}
+	insert := func(e *evidence, after func(mark) bool, marks ...mark) {
+		i := slices.IndexFunc(e.Marks, after)
+		e.Marks = slices.Insert(e.Marks, i+1, marks...)
+	}
+	entered := func(order string) func(mark) bool {
+		return func(m mark) bool { return m.Order == order && m.Enter }
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(e *evidence, s *seen)
+		want  func(f *figures)
+		fault string
+	}{
+		{
+			"a shipment is missing",
+			func(e *evidence, _ *seen) { e.Shipments = slices.Delete(e.Shipments, 4, 5) },
+			func(f *figures) { f.Shipped, f.Lost = 6, 1 }, "lost is 1",
+		}, {
+			"an order is shipped twice",
+			func(e *evidence, _ *seen) { e.Shipments = slices.Insert(e.Shipments, 1, e.Shipments[0]) },
+			func(f *figures) { f.Shipped, f.Twice = 8, 1 }, "twice is 1",
+		}, {
+			"two orders of a client are shipped the wrong way round",
+			func(e *evidence, _ *seen) { e.Shipments[5], e.Shipments[6] = e.Shipments[6], e.Shipments[5] },
+			func(f *figures) { f.Reordered = 1 }, "reordered is 1",
+		}, {
+			"two events of a client are inside at once",
+			func(e *evidence, _ *seen) {
+				insert(e, entered("a1"), mark{1, true, "a", "a2", "event of a2", 2, 1}, mark{1, false, "a", "a2", "event of a2", 2, 1})
+			},
+			func(f *figures) { f.Overlapping = 1 }, "overlapping is 1",
+		}, {
+			"an attempt begins before the one before it has left",
+			func(e *evidence, _ *seen) {
+				insert(e, entered("a1"), mark{1, true, "a", "a1", "event of a1", 1, 2}, mark{1, false, "a", "a1", "event of a1", 1, 2})
+			},
+			func(f *figures) { f.Overlapping = 1 }, "overlapping is 1",
+		}, {
+			"clients wait for one another",
+			func(e *evidence, _ *seen) {
+				e.Marks = slices.DeleteFunc(e.Marks, func(m mark) bool { return m.Life == 1 && m.Client == "c" })
+				insert(e, entered("b2"), mark{1, true, "c", "c1", "event of c1", 1, 1})
+			},
+			func(f *figures) { f.Parallel = 2 }, "parallel is 2, less than 3",
+		}, {
+			"an acknowledged order is not in the log",
+			func(e *evidence, _ *seen) {
+				e.Placed, e.Shipments = e.Placed[:6], slices.Delete(e.Shipments, 4, 5)
+				e.Clients["a"], e.Paid["a"] = clientRow{1, 1}, 1
+			},
+			func(f *figures) { f.Placed, f.Shipped = 6, 6 }, "placed is 6, not 7",
+		}, {
+			"an order is placed twice",
+			func(e *evidence, _ *seen) { e.Placed = append(e.Placed, placedEvent{"a1", "a", 3}) },
+			func(f *figures) { f.Placed = 8; f.Reordered = 1 }, "order a1 was placed twice",
+		}, {
+			"something is shipped that nobody ordered",
+			func(e *evidence, _ *seen) { e.Shipments[0].Order = "x1" },
+			func(f *figures) { f.Lost = 1 }, "order x1 was shipped, and never placed",
+		}, {
+			"a shipment has no mark",
+			func(e *evidence, _ *seen) {
+				e.Marks = slices.DeleteFunc(e.Marks, func(m mark) bool { return m.Order == "a2" })
+			},
+			func(*figures) {}, "order a2 was shipped, and never entered shipping",
+		}, {
+			"a killed process works on",
+			func(e *evidence, _ *seen) { insert(e, entered("a2"), mark{1, false, "b", "b2", "event of b2", 2, 1}) },
+			func(*figures) {}, "order b2: process 1 was in shipping after process 2 had started",
+		}, {
+			"a mark is lost at the way in",
+			func(e *evidence, _ *seen) {
+				i := slices.IndexFunc(e.Marks, entered("a2"))
+				e.Marks = slices.Delete(e.Marks, i, i+1)
+			},
+			func(*figures) {}, "order a2 left shipping without having entered",
+		}, {
+			"a mark is lost at the way out",
+			func(e *evidence, _ *seen) { e.Marks = e.Marks[:len(e.Marks)-1] },
+			func(*figures) {}, "order c3 entered shipping and never left",
+		}, {
+			"the read model counts an event twice",
+			func(e *evidence, _ *seen) { e.Clients["b"] = clientRow{3, 0} },
+			func(*figures) {}, "b: the read model has 3 orders, 0 paid; the log has 2, 0 paid",
+		}, {
+			"a payment is not applied",
+			func(e *evidence, _ *seen) { e.Clients["a"] = clientRow{2, 0} },
+			func(*figures) {}, "a: the read model has 2 orders, 0 paid; the log has 2, 1 paid",
+		}, {
+			"the halt does not survive the kill",
+			func(_ *evidence, s *seen) { s.Halted = nil },
+			func(f *figures) { f.Halted, f.Resumed = 0, 0 }, "halted is 0, not 1",
+		}, {
+			"the halt is not lifted",
+			func(e *evidence, _ *seen) {
+				e.Halts = []eventstore.Halt{{Unit: event.Unit{Name: "shipping", Key: "c"}}}
+			},
+			func(f *figures) { f.Resumed = 0 }, "resumed is 0, not 1",
+		}, {
+			"the halted event is run after the new start",
+			func(e *evidence, s *seen) {
+				insert(e, func(m mark) bool { return m.Life == 2 }, mark{2, true, "c", "c2", "event of c2", 2, 1}, mark{2, false, "c", "c2", "event of c2", 2, 1})
+				s.Marks += 2
+			},
+			func(f *figures) {}, "order c2 of c entered shipping although c was halted",
+		}, {
+			"the halted event is passed over",
+			func(e *evidence, s *seen) {
+				e.Marks = slices.DeleteFunc(e.Marks, func(m mark) bool { return m.Life == 2 && m.Order == "c2" })
+			},
+			func(f *figures) {}, "c went on with its event 3, it was halted at 2",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p, e, s := allWell()
+			c.spoil(&e, &s)
+			f, faults := judge(p, e, s)
+			want := well
+			c.want(&want)
+			if diff := cmp.Diff(want, f); diff != "" {
+				t.Errorf("figures (-want +got):\n%s", diff)
+			}
+			if !slices.ContainsFunc(faults, func(fault string) bool { return strings.Contains(fault, c.fault) }) {
+				t.Errorf("faults: %q, none says %q", faults, c.fault)
+			}
+		})
+	}
+}
+
+func TestTheLastLineNamesEveryFigure(t *testing.T) {
+	t.Parallel()
+	got := figures{2000, 1999, 1, 2, 3, 4, 50, 1, 0}.String()
+	if want := "placed=2000 shipped=1999 lost=1 reordered=2 overlapping=3 twice=4 parallel=50 halted=1 resumed=0"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
