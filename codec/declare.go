@@ -28,8 +28,8 @@ var declared struct {
 	list []Declaration
 }
 
-// Declare is [Of] for the whole process, made to initialize a package variable. A declaration that is wrong, or contradicts another, is
-// reported when a [Registry] is made of [Declarations].
+// Declare is [Of] for the whole process, made to initialize a package variable. A declaration that is wrong, or contradicts
+// another, is reported when a [Registry] is made of [Declarations].
 func Declare[T any](name string, version int) Declaration {
 	d := Of[T](name, version)
 	declared.Lock()

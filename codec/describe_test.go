@@ -1,6 +1,7 @@
 package codec_test
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"testing"
@@ -21,20 +22,21 @@ import (
 
 type described struct {
 	base
-	ID      uuid.UUID      `json:"id"`
-	Client  *clientID      `json:"client,omitempty"`
-	Count   int64          `json:"count"`
-	Ratio   float32        `json:"ratio"`
-	Flag    bool           `json:"flag"`
-	At      time.Time      `json:"at"`
-	Until   *time.Time     `json:"until"`
-	Raw     []byte         `json:"raw"`
-	Names   []string       `json:"names"`
-	Line    line           `json:"line"`
-	Labels  map[string]any `json:"labels"`
-	Any     any            `json:"any"`
-	Measure celsius        `json:"measure"`
-	Left    string         `json:"-"`
+	ID      uuid.UUID       `json:"id"`
+	Client  *clientID       `json:"client,omitempty"`
+	Count   int64           `json:"count"`
+	Ratio   float32         `json:"ratio"`
+	Flag    bool            `json:"flag"`
+	At      time.Time       `json:"at"`
+	Until   *time.Time      `json:"until"`
+	Raw     []byte          `json:"raw"`
+	Later   json.RawMessage `json:"later"`
+	Names   []string        `json:"names"`
+	Line    line            `json:"line"`
+	Labels  map[string]any  `json:"labels"`
+	Any     any             `json:"any"`
+	Measure celsius         `json:"measure"`
+	Left    string          `json:"-"`
 }
 
 func TestStructIsDescribedByItsDirectFields(t *testing.T) {
@@ -49,7 +51,7 @@ func TestStructIsDescribedByItsDirectFields(t *testing.T) {
 	}
 	want := codec.Description{Name: "described", Version: 4, Encoding: event.JSON, Fields: []codec.FieldDescription{
 		{"id", "uuid"}, {"client", "string"}, {"count", "int64"}, {"ratio", "float32"}, {"flag", "bool"}, {"at", "time"}, {"until", "time"},
-		{"raw", "bytes"}, {"names", "array"}, {"line", "object"}, {"labels", "object"}, {"any", "any"}, {"measure", "any"},
+		{"raw", "bytes"}, {"later", "any"}, {"names", "array"}, {"line", "object"}, {"labels", "object"}, {"any", "any"}, {"measure", "any"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -11,7 +11,7 @@ import (
 	keyholdv1 "github.com/keyhold/keyhold/proto/keyhold/v1"
 )
 
-// EnvelopeToProto gives the wire form of an envelope. It shares the envelope's Data. The error tells a field that has no wire form.
+// EnvelopeToProto gives the wire form of an envelope, whose Data it shares. The error tells a field that has no wire form.
 func EnvelopeToProto(e *event.Envelope) (*keyholdv1.Envelope, error) {
 	if e.Version < 0 || e.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("envelope %q: version %d is out of range", e.ID, e.Version)
@@ -63,7 +63,8 @@ func EnvelopeToProto(e *event.Envelope) (*keyholdv1.Envelope, error) {
 	return p, nil
 }
 
-// EnvelopeFromProto reads the wire form of an envelope, whose Data it shares. The error tells what a newer program, or none, has put there.
+// EnvelopeFromProto reads the wire form of an envelope, whose Data it shares. The error tells a field that this program does
+// not understand.
 func EnvelopeFromProto(p *keyholdv1.Envelope) (event.Envelope, error) {
 	if p == nil {
 		return event.Envelope{}, errors.New("envelope is nil")

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -14,35 +15,45 @@ import (
 	"github.com/keyhold/keyhold/event"
 )
 
-// Extractor gives the value of one field as a partition key, of a value of the type it was made for or a pointer to one. The error
-// is an [*event.KeyError] where the value is none: empty, or bytes that are no UUID. Other rules of keys are not applied.
-// It may be called concurrently and does not keep v.
+// Extractor gives the value of one field as a partition key, of a value of the type it was made for or a pointer to one.
+// The error is an [*event.KeyError] where the value is none: empty, or bytes that are no UUID. Other rules of keys are not
+// applied. It may be called concurrently and does not keep v.
 type Extractor func(v any) (string, error)
 
-// Field makes the extractor of a direct field of a struct, by its JSON name, or of a protobuf message, by its proto name. The error says what is wrong
-// with the field and what would do: it is meant for whoever registers the type.
+// Field makes the extractor of a direct field of a struct, by its JSON name, or of a protobuf message, by its proto name.
+// The error says what is wrong with the field and what would do: it is meant for whoever registers the type.
 //
-// Strings are keys as they are, integers in decimal with all digits, and 16 bytes ([16]byte, or a protobuf bytes field) as the text of a UUID,
-// whatever methods their Go types have. A value that cannot be told from a field never set is empty: "", the zero UUID, a nil pointer, and 0 unless
-// the field is a pointer or has presence.
+// Strings are keys as they are, integers in decimal with all digits, and 16 bytes ([16]byte, or a protobuf bytes field) as
+// the text of a UUID, whatever methods their Go types have. A value that cannot be told from a field never set is empty:
+// "", the zero UUID, a nil pointer, and 0 unless the field is a pointer or has presence.
 func Field(t reflect.Type, name string) (Extractor, error) {
 	s, message := messageOf(t)
 	var extract Extractor
 	var err error
 	switch {
 	case name == "" || strings.Contains(name, "."):
-		err = fmt.Errorf("name one direct field, paths are not supported")
+		err = errors.New("name one direct field, paths are not supported")
 	case message:
 		extract, err = messageField(descriptorOf(s), name)
 	case s.Kind() == reflect.Struct:
 		extract, err = structField(s, name)
 	default:
-		err = fmt.Errorf("it is no struct and no protobuf message")
+		err = errors.New("it is no struct and no protobuf message")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("field %q of %s cannot be the key: %w", name, s, err)
 	}
 	return extract, nil
+}
+
+func noValue(field, of string) error {
+	return &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s has no value; give it one before the event is emitted", field, of)}
+}
+
+// isZero is noValue for an integer without presence.
+func isZero(field, of, remedy string) error {
+	return &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s is 0, which is also what it is without a value; "+
+		"give it one before the event is emitted, or %s if 0 is a key", field, of, remedy)}
 }
 
 const keyKinds = "a key can be a string, an integer or 16 bytes (a UUID)"
@@ -66,7 +77,8 @@ func fieldsOf(t reflect.Type) []directField {
 	return fields
 }
 
-// jsonName is the name under which JSON shows a field; false if it does not, or shows the fields of an embedded struct in its place.
+// jsonName is the name under which JSON shows a field; false if it does not, or shows the fields of an embedded struct in
+// its place.
 func jsonName(f reflect.StructField) (string, bool) {
 	tag := f.Tag.Get("json")
 	name, _, _ := strings.Cut(tag, ",")
@@ -118,10 +130,9 @@ func structField(t reflect.Type, name string) (Extractor, error) {
 	if text == nil {
 		return nil, fmt.Errorf("it is a %s, and %s", found[0].typ, keyKinds)
 	}
-	var empty error = &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s has no value; give it one before the event is emitted", name, t)}
+	empty := noValue(name, t.String())
 	if isInteger(elem.Kind()) && !pointer {
-		empty = &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s is 0, which cannot be told from no value; give it one before the event is emitted, "+
-			"or make it a *%s if 0 is a key", name, t, elem)}
+		empty = isZero(name, t.String(), fmt.Sprintf("make it a *%s", elem))
 	}
 	return func(v any) (string, error) {
 		value := reflect.ValueOf(v)
@@ -204,11 +215,9 @@ func messageField(md protoreflect.MessageDescriptor, name string) (Extractor, er
 	if text == nil {
 		return nil, fmt.Errorf("it is a %s, and %s", messageKind(fd), keyKinds)
 	}
-	var empty error = &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s has no value; give it one before the event is emitted", name, md.FullName())}
-	implicit := !fd.HasPresence()
-	if implicit && fd.Kind() != protoreflect.StringKind && fd.Kind() != protoreflect.BytesKind {
-		empty = &event.KeyError{Reason: fmt.Sprintf("is empty: field %q of %s is 0, which protobuf cannot tell from no value; give it one before the event "+
-			"is emitted, or make the field optional if 0 is a key", name, md.FullName())}
+	empty := noValue(name, string(md.FullName()))
+	if !fd.HasPresence() && fd.Kind() != protoreflect.StringKind && fd.Kind() != protoreflect.BytesKind {
+		empty = isZero(name, string(md.FullName()), "make the field optional")
 	}
 	return func(v any) (string, error) {
 		m, ok := v.(proto.Message)

@@ -143,7 +143,7 @@ func TestValueThatCannotBeToldFromNoneIsRefused(t *testing.T) {
 	}{
 		{"text", fields{}, set},
 		{"named", fields{}, set},
-		{"int", fields{}, "is 0, which cannot be told from no value"},
+		{"int", fields{}, "is 0, which is also what it is without a value"},
 		{"int64", fields{}, pointer + "int64 if 0 is a key"},
 		{"number", fields{}, pointer + "codec_test.orderNo if 0 is a key"},
 		{"uuid", fields{}, set},
@@ -155,7 +155,7 @@ func TestValueThatCannotBeToldFromNoneIsRefused(t *testing.T) {
 		{"uuid_ptr", fields{UUIDPtr: &uuid.Nil}, set},
 
 		{"text", &testprotov1.Kinds{}, set},
-		{"int32", &testprotov1.Kinds{}, "is 0, which protobuf cannot tell from no value"},
+		{"int32", &testprotov1.Kinds{}, "is 0, which is also what it is without a value"},
 		{"fixed64", &testprotov1.Kinds{}, optional},
 		{"uuid", &testprotov1.Kinds{}, set},
 		{"uuid", &testprotov1.Kinds{Uuid: make([]byte, 16)}, set},

@@ -26,15 +26,16 @@ type Encoded struct {
 	Data     []byte
 }
 
-// Registry knows the wire names of Go types: those of its declarations, and those of all protobuf messages linked into the program.
-// It never changes, so it may be used concurrently. Where a [reflect.Type] is asked for, a struct and a pointer to it are the same.
+// Registry knows the wire names of Go types: those of its declarations, and those of all protobuf messages linked into the
+// program. It never changes, so it may be used concurrently. Where a [reflect.Type] is asked for, a struct and a pointer to
+// it are the same.
 type Registry struct {
 	byType map[reflect.Type]*Declaration // by the struct and by the pointer to it
 	byName map[string]map[int]*Declaration
 }
 
-// NewRegistry makes a registry of declarations, in most programs those of [Declarations]. The error joins everything that is wrong
-// with them. A declaration that is there twice counts once.
+// NewRegistry makes a registry of declarations, in most programs those of [Declarations]. The error joins everything that
+// is wrong with them. A declaration that is there twice counts once.
 func NewRegistry(declarations []Declaration) (*Registry, error) {
 	r := &Registry{byType: map[reflect.Type]*Declaration{}, byName: map[string]map[int]*Declaration{}}
 	var faults []error
@@ -117,8 +118,8 @@ func findMessage(name string) (protoreflect.MessageType, bool) {
 	return m, err == nil
 }
 
-// Encode gives the wire form of a struct, a pointer to one, or a protobuf message. The bytes belong to the caller. The error is an
-// [*UndeclaredError], or what the encoding says.
+// Encode gives the wire form of a struct, a pointer to one, or a protobuf message. The bytes belong to the caller. The error
+// is an [*UndeclaredError], or what the encoding says.
 func (r *Registry) Encode(v any) (Encoded, error) {
 	if d := r.byType[reflect.TypeOf(v)]; d != nil {
 		data, err := d.encode(v)
@@ -164,8 +165,8 @@ func undeclared(t reflect.Type) error {
 	return &UndeclaredError{Type: t}
 }
 
-// Decode gives a pointer to a new value of the Go type that has this wire name and version, which owns its memory. The
-// error is an [*UnknownTypeError], a [*VersionError] or a [*DecodeError].
+// Decode gives a pointer to a new value of the Go type that has this wire name and version; it keeps nothing of e.Data.
+// The error is an [*UnknownTypeError], a [*VersionError] or a [*DecodeError].
 //
 // Versions of one wire name are Go types of their own. Whoever handles one of them must not pass over the others.
 func (r *Registry) Decode(e Encoded) (any, error) {
@@ -240,7 +241,8 @@ func (r *Registry) Name(t reflect.Type) (string, bool) {
 	return name, err == nil
 }
 
-// TypeOf gives the struct that has this wire name and version; Decode gives pointers to it. The error is an [*UnknownTypeError] or a [*VersionError].
+// TypeOf gives the struct that has this wire name and version; Decode gives pointers to it. The error is an
+// [*UnknownTypeError] or a [*VersionError].
 func (r *Registry) TypeOf(name string, version int) (reflect.Type, error) {
 	d, message, err := r.find(name, version)
 	if err != nil {
