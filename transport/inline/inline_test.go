@@ -215,10 +215,12 @@ func TestContextThatOutlivesItsDeliveryStillDelivers(t *testing.T) {
 	b.wantDriven(t, "shipping a #1", "billing a #1")
 	why := errors.New("no memory left")
 	b.drive = func(context.Context, event.Unit) error { return why }
-	must(t, b.transport.Committed(kept, b.commit(t, "order", "b", 1)))
-	b.wantDriven(t, "shipping b #1", "billing b #1")
-	if err := b.reported.Wait(t); !errors.Is(err, why) { // nobody is there to return it to
-		t.Errorf("reported: %v", err)
+	for _, key := range []string{"b", "c"} {
+		must(t, b.transport.Committed(kept, b.commit(t, "order", key, 1)))
+		b.wantDriven(t, "shipping "+key+" #1", "billing "+key+" #1")
+		if err := b.reported.Wait(t); !errors.Is(err, why) { // nobody is there to return it to
+			t.Errorf("reported: %v", err)
+		}
 	}
 }
 

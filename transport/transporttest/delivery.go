@@ -27,9 +27,7 @@ var delivery = []check{
 		e := f.event(payments, "c-2")
 		f.publish(e)
 		f.awaitApplied(1)
-		f.node.mu.Lock()
-		defer f.node.mu.Unlock()
-		f.same("units reached", f.node.mu.reached, map[event.Unit]bool{{Name: billing, Key: "c-2"}: true})
+		f.same("units reached", f.reached(), []event.Unit{{Name: billing, Key: "c-2"}})
 	}},
 	{name: "What was committed before the first start is delivered", with: transport.Replay, run: func(f *fixture) {
 		before := f.event(orders, "c-1")
@@ -47,8 +45,10 @@ var delivery = []check{
 		f.awaitApplied(2)
 		f.stop()
 		told, untold := f.event(orders, "c-1"), f.event(orders, "c-1")
-		f.publish(told) // after Stop: harmless
+		f.forgetReached()
+		f.publish(told) // after Stop: does nothing
 		f.commit(untold)
+		f.same("units reached after Stop", f.reached(), []event.Unit(nil))
 		f.start()
 		f.awaitApplied(6)
 		last := f.event(orders, "c-1")

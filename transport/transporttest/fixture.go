@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -136,6 +137,19 @@ func (f *fixture) appliedBy(u event.Unit) []string {
 		}
 	}
 	return out
+}
+
+// reached gives the units that were woken or driven.
+func (f *fixture) reached() []event.Unit {
+	f.node.mu.Lock()
+	defer f.node.mu.Unlock()
+	return slices.Collect(maps.Keys(f.node.mu.reached))
+}
+
+func (f *fixture) forgetReached() {
+	f.node.mu.Lock()
+	defer f.node.mu.Unlock()
+	clear(f.node.mu.reached)
 }
 
 // faults gives what went wrong so far, and forgets it.

@@ -99,6 +99,28 @@ var inline = []check{
 		f.awaitApplied(2)
 		f.same("applied", f.applied(), []string{"billing " + slow.ID, "billing " + mine.ID})
 	}},
+	{name: "A caller delivers no more than its own and what was before it", with: transport.Inline, run: func(f *fixture) {
+		mine, others := f.event(payments, "a"), f.event(payments, "b")
+		first, second := newGate(), newGate()
+		f.node.behave = func(ctx context.Context, u event.Unit, e *event.Envelope) ([]event.Envelope, error) {
+			if e.ID == mine.ID {
+				return first.pass(ctx, u, e)
+			}
+			return second.pass(ctx, u, e)
+		}
+		f.start()
+		var wg sync.WaitGroup
+		wg.Go(func() { f.publish(mine) })
+		first.entered(f)
+		ctx, cancel := context.WithCancel(f.Context())
+		cancel()
+		_ = f.transport.Committed(ctx, f.commit(others)) // queued, and nobody waits
+		first.open()
+		wg.Wait() // though the other is not through
+		second.entered(f)
+		second.open()
+		f.awaitApplied(2)
+	}},
 	{name: "A caller that gives up inside its delivery leaves the rest to others", with: transport.Inline, run: func(f *fixture) {
 		e, behind := f.event(orders, "a"), f.event(orders, "a")
 		gate := newGate()
@@ -139,15 +161,9 @@ var inline = []check{
 		gate := newGate()
 		f.node.behave = only(billing, slow.ID, gate.pass)
 		f.start()
-		var callers sync.WaitGroup
-		callers.Go(func() { f.publish(slow) }) // through when Stop has begun, so no error
+		var caller sync.WaitGroup
+		caller.Go(func() { f.publish(slow) }) // is not sent away: it is inside
 		gate.entered(f)
-		waits := f.commit(next)
-		callers.Go(func() {
-			if err := f.transport.Committed(f.Context(), waits); err != nil && !errors.Is(err, lifecycle.ErrStopped) {
-				f.Errorf("committed: got %v, want %v", err, lifecycle.ErrStopped)
-			}
-		})
 		short, cancel := context.WithCancel(f.Context())
 		cancel()
 		if err := f.transport.Stop(short); !errors.Is(err, context.Canceled) {
@@ -156,8 +172,11 @@ var inline = []check{
 		if err := f.transport.Start(f.Context(), f.node.reach()); !errors.Is(err, lifecycle.ErrStarted) {
 			f.Errorf("start while a behavior is inside: got %v, want %v", err, lifecycle.ErrStarted)
 		}
+		if err := f.transport.Committed(f.Context(), f.commit(next)); !errors.Is(err, lifecycle.ErrStopped) {
+			f.Errorf("committed while it stops: got %v, want %v", err, lifecycle.ErrStopped)
+		}
 		gate.open()
-		callers.Wait()
+		caller.Wait()
 		f.stop()
 		f.same("applied", f.applied(), []string{"billing " + slow.ID})
 		f.start()
