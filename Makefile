@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
 TOOL := go tool -modfile=tools/go.mod
+MODULES := tools bench# beside the root; what users import must not inherit their dependencies
+each-module = for m in $(MODULES); do (cd $$m && set -x && $(1)) || exit 1; done
 TIMEOUT ?= 8m
 FUZZTIME ?= 5s
 
@@ -19,7 +21,7 @@ build: ## compile every package
 
 test: cc ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
-	go test -C tools -count=1 ./...
+	@$(call each-module,go test -count=1 ./...)
 
 demo: ## the example application: processes killed and started, nothing lost, nothing twice
 	go run ./examples/orders/demo
@@ -31,7 +33,7 @@ lint-format: # gofmt
 
 lint-vet:
 	go vet ./...
-	go vet -C tools ./...
+	@$(call each-module,go vet ./...)
 
 lint-static:
 	$(TOOL) staticcheck ./...
@@ -49,7 +51,7 @@ lint-licences:
 
 lint-modules:
 	go mod tidy -diff
-	go -C tools mod tidy -diff
+	@$(call each-module,go mod tidy -diff)
 
 generate: ## write generated code anew
 	go generate ./...
@@ -64,8 +66,9 @@ fuzz: ## each fuzz test for a short while: make fuzz FUZZTIME=1m
 	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print names[i], $$2; n = 0 }' | \
 	while read -r name pkg; do (set -x; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$pkg") || exit 1; done
 
-bench: ## Go benchmarks of the packages
-	go test -run '^$$' -bench . -benchmem ./...
+bench: ## what it costs, beside the floor measured in the same run: tables, and JSON in bin/
+	@mkdir -p bin
+	@for d in bench/cmd/*/; do n=$$(basename $$d); (set -x; go run -C bench ./cmd/$$n -json ../bin/$$n.json) || exit 1; done
 
 cover: ## coverage by function, the total last
 	@mkdir -p bin

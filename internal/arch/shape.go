@@ -31,8 +31,8 @@ func checkFolders(m *module) []string {
 	return faults
 }
 
-// checkPackageComments finds packages that do not say, in exactly one place, what they are. That place is doc.go as soon as a
-// package has a second file.
+// checkPackageComments finds packages that do not say, in exactly one place, what they are. That place is doc.go, or main.go,
+// as soon as a package has a second file.
 func checkPackageComments(m *module) []string {
 	var faults []string
 	for _, pkg := range m.packages() {
@@ -52,11 +52,16 @@ func checkPackageComments(m *module) []string {
 			faults = append(faults, fmt.Sprintf("package %s has no comment: write doc.go: what it is, promises, does not, reading order", pkg))
 		case len(with) > 1:
 			faults = append(faults, fmt.Sprintf("package %s has its comment in several files: %s", pkg, strings.Join(with, ", ")))
-		case len(files) > 1 && path.Base(with[0]) != "doc.go":
+		case len(files) > 1 && !isDocFile(with[0]):
 			faults = append(faults, fmt.Sprintf("%s: the comment of a package of several files belongs in doc.go", with[0]))
 		}
 	}
 	return faults
+}
+
+// isDocFile: a program may say what it is beside its main function.
+func isDocFile(name string) bool {
+	return path.Base(name) == "doc.go" || path.Base(name) == "main.go"
 }
 
 // checkLengths finds files that no reader holds in mind.

@@ -30,6 +30,7 @@ var keepers = []exception{
 	{"actors/ask.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/inbox.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/attempt.go", "what the context of a behavior is made of"},
+	{"actors/running.go", "what calls made between Start and Stop go by; Stop cancels it"},
 	{"doors.go", "a transaction is bounded by the context that began it, as in database/sql"},
 	{"eventstore/sqlite/visit.go", "a request in a queue carries its caller's context, as in net/http"},
 }
