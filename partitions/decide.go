@@ -57,7 +57,7 @@ func (m *Machine) seek() {
 	switch {
 	case m.draining || !wanted:
 		if m.own == dropped {
-			m.release(false)
+			m.release(!m.draining && !m.blocked())
 			return
 		}
 		m.rest()
@@ -86,7 +86,7 @@ func (m *Machine) rest() {
 }
 
 func (m *Machine) recover() {
-	m.acted = false
+	m.actedAgain = false
 	m.asked = callRecover
 	m.eff.recover = Recover{Generation: m.gen, Raise: m.cfg.Leased}
 	m.emit(&m.eff.recover)
@@ -110,7 +110,7 @@ func (m *Machine) enter(c call) (fresh bool) {
 func (m *Machine) stream() bool {
 	switch {
 	case m.blocked():
-		if m.cfg.Asks && !m.idle() || m.demand {
+		if m.demand || m.cfg.Asks && !m.idle() && !m.wantsOther() {
 			return false
 		}
 		return m.leave(false)
@@ -139,6 +139,9 @@ func (m *Machine) stream() bool {
 	}
 	return false
 }
+
+// wantsOther reports whether another node may get on where this one cannot.
+func (m *Machine) wantsOther() bool { return m.newer && m.cfg.Leased && m.halt == nil && !m.paused }
 
 // head passes over what the behavior is not run for, and gives the lane of the entry that is next to be applied.
 func (m *Machine) head() *lane {

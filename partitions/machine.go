@@ -27,12 +27,13 @@ type Machine struct {
 	suspect  bool             // left unclean, and nothing of it has run yet
 
 	// What is wanted.
-	unread   bool // there may be something to read
-	woken    bool // so said a Wake, since the last read was sent
-	demand   bool // an ask waits
-	acted    bool // the halt or pause that the store has may be another one than we know
-	draining bool // give the unit up
-	hurry    bool // and wait for nothing
+	unread     bool // there may be something to read
+	woken      bool // so said a Wake, since the last read was sent
+	demand     bool // an ask waits
+	acted      bool // the halt or pause that the store has may be another one than was recovered
+	actedAgain bool // so it may after a recovery that was sent, too
+	draining   bool // give the unit up
+	hurry      bool // and wait for nothing
 
 	// What stops the stream, and what is about to.
 	halt   *Failure
@@ -137,10 +138,10 @@ func New(cfg *Config, unit event.Unit, lanes []event.LaneRef) *Machine {
 // Unit is the unit the machine decides for.
 func (m *Machine) Unit() event.Unit { return m.unit }
 
-// Serving reports whether what the unit's behavior says may be given out: the unit is owned and recovered, and its deadline has
-// not passed at now. An answer is given out only if this holds right before.
+// Serving reports whether what the unit's behavior says may be given out: the unit is owned and recovered, is not being given
+// back, and its deadline has not passed at now. An answer is given out only if this holds right before.
 func (m *Machine) Serving(now Tick) bool {
-	return m.own == serving && m.lost == "" && (!m.cfg.Leased || now < m.deadline)
+	return m.own == serving && m.asked != callRelease && m.lost == "" && (!m.cfg.Leased || now < m.deadline)
 }
 
 // Held names the lease to renew; false where there is none, or none worth it.

@@ -16,6 +16,7 @@ func (m *Machine) Step(now Tick, in Input) []Effect {
 	m.now = max(m.now, now)
 	m.checkDeadline()
 	m.take(in)
+	m.cancel()
 	for m.asked == callNone && m.next() {
 	}
 	m.setTimer()
@@ -32,7 +33,7 @@ func (m *Machine) take(in Input) {
 	case Demand:
 		m.demand = true
 	case Acted:
-		m.acted = true
+		m.acted, m.actedAgain = true, true
 		for i := range m.lanes {
 			m.lanes[i].attempts, m.lanes[i].retryAt = 0, 0
 		}
@@ -133,7 +134,6 @@ func (m *Machine) lose(why string) {
 	if m.own >= granted {
 		m.note(Note{Kind: NoteLost, Why: why})
 	}
-	m.cancel(CancelLost)
 }
 
 // inside reports whether user code is.
@@ -141,12 +141,17 @@ func (m *Machine) inside() bool {
 	return m.asked == callApply || m.asked == callServe || m.asked == callPassivate
 }
 
-func (m *Machine) cancel(why CancelReason) {
-	if m.inside() && !m.cancelled {
-		m.cancelled = true
-		m.eff.cancel = Cancel{Why: why}
-		m.emit(&m.eff.cancel)
+// cancel tells user code once that nothing good will come of it any more.
+func (m *Machine) cancel() {
+	if !m.inside() || m.cancelled || m.lost == "" && !m.hurry {
+		return
 	}
+	m.cancelled = true
+	m.eff.cancel = Cancel{Why: CancelDrain}
+	if m.lost != "" {
+		m.eff.cancel.Why = CancelLost
+	}
+	m.emit(&m.eff.cancel)
 }
 
 func (m *Machine) tookTooLong() {
@@ -163,10 +168,7 @@ func (m *Machine) tookTooLong() {
 func (m *Machine) drain(hurry bool) {
 	m.draining, m.resting = true, false
 	m.again = 0 // nothing of what was to be tried again later is worth waiting for
-	if hurry {
-		m.hurry = true
-		m.cancel(CancelDrain)
-	}
+	m.hurry = m.hurry || hurry
 }
 
 func (m *Machine) acquireDone(in AcquireDone) {
@@ -210,6 +212,7 @@ func (m *Machine) recoverDone(in RecoverDone) {
 		m.note(Note{Kind: NoteRefused, Why: fmt.Sprintf("the store is at generation %d", in.Generation)})
 		return
 	}
+	m.acted = m.actedAgain
 	stopped := m.halt != nil || m.paused
 	m.own, m.idleSince, m.unread = serving, m.now, true
 	m.halt, m.paused, m.newer = in.Halt, in.Paused, false
@@ -373,7 +376,7 @@ func (m *Machine) commitPassedDone(in CommitPassedDone) {
 
 func (m *Machine) releaseDone(in ReleaseDone) {
 	switch {
-	case in.Outcome == Busy && m.eff.release.IfIdle && m.own == serving:
+	case in.Outcome == Busy && m.eff.release.IfIdle:
 		m.unread, m.idleSince = true, m.now
 	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
 		// Where it is not certain, it will lapse, or an acquisition supersedes it.
@@ -381,6 +384,9 @@ func (m *Machine) releaseDone(in ReleaseDone) {
 		m.own, m.lost, m.suspect = none, "", false
 	default:
 		m.trouble("release", in.Outcome, in.Err)
+		if in.Outcome == Unknown {
+			m.own = dropped // somebody else may have it already: no ask is answered at this lease any more
+		}
 	}
 }
 

@@ -1,0 +1,15 @@
+// Package sim runs units in a small world where everything that can go wrong does, by seed: real machines of package
+// partitions, on nodes that freeze, crash, drain and lose messages, over a model of the store and of a broker that lapses leases,
+// forgets, and loses the tails of streams. An oracle watches what the world's store is told.
+//
+// It checks, per unit: effects land once and in the order of their lane, nothing is skipped, no stale owner commits, no two
+// behaviors are inside under valid leases, no two nodes serve, no instance remembers what was never committed, halts are only
+// where something failed, and once the faults end everything is applied and everything given up.
+//
+// A run is a function of its [Scene] and seed alone. [Run] gives the first thing that went wrong; [Trace] runs the same again and writes down
+// what happened. [Scene.Without] takes one rule of the design out, to show that the world is hard enough to need it.
+//
+// [Monitor] checks the promises of one machine against any shell, this one or another.
+//
+// Reading order: scene.go, world.go, broker.go, store.go, node.go, oracle.go; monitor.go by itself.
+package sim

@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// Scene is what a run is about.
+type Scene struct {
+	Leased  bool // several nodes and a broker that leases; else one node that owns the store
+	Without Rule // taken out
+}
+
+// Rule is a rule of the design that a run can do without.
+type Rule string
+
+const (
+	Raise      Rule = "raise"      // recovery raises the unit's row
+	Fence      Rule = "fence"      // a commit must be at the generation of the unit's row
+	Compare    Rule = "compare"    // a checkpoint moves from exactly what the activation believes
+	Gap        Rule = "gap"        // nothing is applied past a gap
+	Checkpoint Rule = "checkpoint" // nothing above a durable checkpoint is acknowledged
+	Discard    Rule = "discard"    // an attempt that did not commit costs the instance
+	Return     Rule = "return"     // nothing else of a unit before its behavior has returned
+	Amnesty    Rule = "amnesty"    // a broker that forgot grants nothing for one lease
+	Sent       Rule = "sent"       // a lease is counted from when it was asked for
+	KeptWake   Rule = "kept wake"  // a wake while draining is kept
+	Rules           = "rules that can be taken out: raise, fence, compare, gap, checkpoint, discard, return, amnesty, sent, kept wake"
+)
+
+const (
+	ttl       = 15 * time.Second
+	heartbeat = 3 * time.Second
+	margin    = 3 * time.Second
+	healAfter = 10 * time.Second
+
+	troubled = 40 * time.Second // how long faults go on
+	patience = 20 * time.Minute // how long it may take until all is applied after they ended
+)
+
+// Violation is what went wrong in a run.
+type Violation struct {
+	Scene Scene
+	Seed  uint64
+	At    partitions.Tick
+	What  string
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("seed %d, at %s: %s", v.Seed, v.At, v.What)
+}
+
+// Run runs a scene; nil means that nothing went wrong.
+func Run(scene Scene, seed uint64) *Violation { return begin(scene, seed, nil) }
+
+// Trace runs a scene and tells what happened.
+func Trace(scene Scene, seed uint64) string {
+	var trace strings.Builder
+	if v := begin(scene, seed, &trace); v != nil {
+		fmt.Fprintln(&trace, v)
+	}
+	return trace.String()
+}
+
+func begin(scene Scene, seed uint64, trace *strings.Builder) *Violation {
+	w := newWorld(scene, rand.New(rand.NewPCG(seed, 0x6b657968)), trace)
+	w.play()
+	if w.wrong == "" {
+		return nil
+	}
+	return &Violation{Scene: scene, Seed: seed, At: w.now, What: w.wrong}
+}

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// TestSchedules runs 10,000 schedules, others every time. KEYHOLD_SEED=n runs that one alone and tells what happens in it;
+// KEYHOLD_SCHEDULES=n runs that many.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	for _, scene := range []Scene{{Leased: true}, {Leased: false}} {
+		t.Run(name(scene), func(t *testing.T) {
+			t.Parallel()
+			first, n := seeds(t, scene, 5000)
+			for seed := first; seed < first+n; seed++ {
+				if v := Run(scene, seed); v != nil {
+					t.Fatalf("%v\nKEYHOLD_SEED=%d tells the story", v, seed)
+				}
+			}
+		})
+	}
+}
+
+// TestSameSeedSameStory makes sure that a seed is worth printing.
+func TestSameSeedSameStory(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	for _, scene := range []Scene{{Leased: true}, {Leased: false}} {
+		if Trace(scene, seed) != Trace(scene, seed) {
+			t.Errorf("%s: seed %d tells two stories", name(scene), seed)
+		}
+	}
+}
+
+// TestEveryRuleIsNeeded takes one rule out at a time: among a few thousand schedules one must go wrong, or the world is too
+// kind to tell anything.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	t.Parallel()
+	for _, scene := range []Scene{
+		{Leased: true, Without: Raise},
+		{Leased: true, Without: Fence},
+		{Leased: true, Without: Compare},
+		{Leased: true, Without: Gap},
+		{Leased: true, Without: Checkpoint},
+		{Leased: true, Without: Discard},
+		{Leased: true, Without: Return},
+		{Leased: true, Without: Amnesty},
+		{Leased: true, Without: Sent},
+		{Leased: false, Without: Fence},
+		{Leased: false, Without: Compare},
+		{Leased: false, Without: Discard},
+		{Leased: false, Without: Return},
+		{Leased: false, Without: KeptWake},
+	} {
+		t.Run(name(scene)+" without "+string(scene.Without), func(t *testing.T) {
+			t.Parallel()
+			const most = 10_000
+			for seed := range uint64(most) {
+				if v := Run(scene, seed); v != nil {
+					t.Log(v)
+					return
+				}
+			}
+			t.Errorf("nothing goes wrong in %d schedules", most)
+		})
+	}
+}
+
+// seeds gives the first seed to run, and how many.
+func seeds(t *testing.T, scene Scene, n uint64) (first, count uint64) {
+	t.Helper()
+	number := func(name string) (uint64, bool) {
+		text, ok := os.LookupEnv(name)
+		if !ok {
+			return 0, false
+		}
+		v, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return v, true
+	}
+	if seed, ok := number("KEYHOLD_SEED"); ok {
+		t.Log("\n" + Trace(scene, seed))
+		return seed, 1
+	}
+	if many, ok := number("KEYHOLD_SCHEDULES"); ok {
+		n = many
+	}
+	first = uint64(rand.Uint32()) << 16
+	t.Logf("seeds from %d", first)
+	return first, n
+}
+
+func name(s Scene) string {
+	if s.Leased {
+		return "leased"
+	}
+	return "owned store"
+}
