@@ -42,6 +42,20 @@ func startAskers(ctx context.Context, p *process, orders []order, n int) (*asker
 	return a, nil
 }
 
+// next gives what came of one order, in the order of answers.
+func (a *askers) next(ctx context.Context) (outcome, error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case out := <-a.outcomes:
+		return out, nil
+	case <-timer.C:
+		return outcome{}, fmt.Errorf("no answer to any ask for %s", patience)
+	case <-ctx.Done():
+		return outcome{}, context.Cause(ctx)
+	}
+}
+
 func (a *askers) stop(ctx context.Context) error { return a.group.Stop(ctx) }
 
 func placeAndPay(ctx context.Context, p *process, o order) error {

@@ -148,6 +148,9 @@ func (p *process) call(ctx context.Context, c call) (answer, error) {
 // kill ends the process at once, with SIGKILL where there are signals, and waits for its end.
 func (p *process) kill() error {
 	err := p.cmd.Process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
 	<-p.gone
 	return errors.Join(err, p.reading.Stop(context.Background()))
 }

@@ -18,8 +18,8 @@ type screen struct {
 	dirty bool // the cursor is behind a line of progress
 }
 
-// every is the least time between two lines of progress: on a terminal, and elsewhere.
-const everyLive, every = 50 * time.Millisecond, 2 * time.Second
+// The least time between two lines of progress: on a terminal, and elsewhere.
+const everyLive, every = 100 * time.Millisecond, 2 * time.Second
 
 func newScreen(file *os.File) *screen {
 	info, err := file.Stat()
@@ -42,13 +42,17 @@ func (s *screen) step(n, of int, format string, args ...any) {
 // note writes a line that belongs to a chapter.
 func (s *screen) note(format string, args ...any) { s.say("      "+format, args...) }
 
+// due reports whether it is time to show how far things are.
+func (s *screen) due() bool {
+	if s.live {
+		return time.Since(s.last) >= everyLive
+	}
+	return time.Since(s.last) >= every
+}
+
 // progress shows how far things are, unless it was shown just now.
 func (s *screen) progress(format string, args ...any) {
-	wait := every
-	if s.live {
-		wait = everyLive
-	}
-	if time.Since(s.last) < wait {
+	if !s.due() {
 		return
 	}
 	s.last = time.Now()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -19,6 +21,7 @@ type script struct {
 	refused order
 	process *process // the one that runs, if any
 	life    int      // starts so far
+	placed  int      // orders whose askers have their answer
 	seen    seen
 }
 
@@ -82,6 +85,7 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.seen.Before = halt
 	s.screen.note("%s is halted at its event %d, order %s: %s after %d attempts: %s",
 		halt.Unit.Key, halt.Sequence, s.refused.ID, halt.Reason, halt.Attempts, halt.Error)
 	s.screen.note("the other %d clients go on", s.Clients-1)
@@ -96,7 +100,7 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.screen.step(3, steps, "killed process %d with SIGKILL after %s orders", pid, thousands(half+killAfter))
+	s.screen.step(3, steps, "killed process %d with SIGKILL after %s orders", pid, thousands(s.placed))
 	s.screen.note("%d orders were inside shipping; %d asks had no answer, which may or may not have been done", open(marks), lost)
 	return left, nil
 }
@@ -109,16 +113,15 @@ func (s *script) place(ctx context.Context, orders []order, killAfter int) (left
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
-	placed := len(s.all) - len(orders)
-	if s.life == 1 && killAfter == 0 {
-		placed = 0
-	}
 	answers := 0
 	for range orders {
-		out := <-a.outcomes
+		out, err := a.next(ctx)
 		switch {
+		case err != nil:
+			return nil, 0, err
 		case out.err == nil:
 			answers++
+			s.placed++
 		case unanswered(out.err):
 			left = append(left, out.order)
 			if errors.Is(out.err, errLost) {
@@ -133,9 +136,20 @@ func (s *script) place(ctx context.Context, orders []order, killAfter int) (left
 			}
 			killAfter = 0
 		}
-		s.screen.progress("%s placed", thousands(placed+answers))
+		if s.screen.due() {
+			s.screen.progress("%s placed%s", thousands(s.placed), s.shipped(ctx))
+		}
 	}
 	return left, lost, nil
+}
+
+// shipped says how many orders are shipped, while there is a process to ask.
+func (s *script) shipped(ctx context.Context) string {
+	a, err := s.process.call(ctx, call{Verb: progress})
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", %s shipped", thousands(a.Counts.total()))
 }
 
 // awaitHalt waits until the carrier's refusals have halted their client.
@@ -145,8 +159,8 @@ func (s *script) awaitHalt(ctx context.Context) (eventstore.Halt, error) {
 		switch {
 		case err != nil:
 			return eventstore.Halt{}, err
-		case len(a.Halts) > 0:
-			return a.Halts[0], nil
+		case slices.ContainsFunc(a.Halts, s.ofRefused):
+			return a.Halts[slices.IndexFunc(a.Halts, s.ofRefused)], nil
 		case time.Now().After(deadline):
 			return eventstore.Halt{}, fmt.Errorf("%s was not halted within %s of its carrier's refusal", s.refused.Client, patience)
 		}
@@ -154,6 +168,10 @@ func (s *script) awaitHalt(ctx context.Context) (eventstore.Halt, error) {
 			return eventstore.Halt{}, err
 		}
 	}
+}
+
+func (s *script) ofRefused(h eventstore.Halt) bool {
+	return h.Unit == event.Unit{Name: "shipping", Key: s.refused.Client}
 }
 
 // startAgain starts the application on the same database, places what is left, and waits until everybody but the halted
@@ -183,9 +201,8 @@ func (s *script) lift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.seen.Marks = len(marks)
+	s.seen.Halted, s.seen.Marks = a.Halts, len(marks)
 	for _, h := range a.Halts {
-		s.seen.Halted, s.seen.Seq = append(s.seen.Halted, h.Unit.Key), uint64(h.Sequence)
 		s.screen.note("%s is still halted at its event %d, since %s: %s", h.Unit.Key, h.Sequence, h.Since.Local().Format(time.TimeOnly), h.Error)
 	}
 	if _, err := s.process.call(ctx, call{Verb: mend}); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // figures is what the demo comes to. Each is counted from the evidence, none is remembered from the run.
@@ -15,7 +17,7 @@ type figures struct {
 	Overlapping int // times that an event entered shipping while another of its client was inside
 	Twice       int // orders with more than one row
 	Parallel    int // most clients inside shipping at the same time
-	Halted      int // clients halted when the process was started again
+	Halted      int // clients halted after the process was started again
 	Resumed     int // of these, not halted any more
 }
 
@@ -24,11 +26,11 @@ func (f figures) String() string {
 		f.Placed, f.Shipped, f.Lost, f.Reordered, f.Overlapping, f.Twice, f.Parallel, f.Halted, f.Resumed)
 }
 
-// seen is what the evidence at the end cannot tell: how things stood after the second start, before the halt was lifted.
+// seen is what the evidence at the end cannot tell: how things stood in between.
 type seen struct {
-	Halted []string // clients
-	Marks  int      // how many marks there were when the halt was lifted
-	Seq    uint64   // event at which the client was halted
+	Before eventstore.Halt   // of the client whose order is refused, before the kill
+	Halted []eventstore.Halt // all of them, after the second start and before any was lifted
+	Marks  int               // written until then
 }
 
 // judge counts, and names everything that is not as promised.
@@ -167,11 +169,14 @@ func agree(e evidence) (faults []string) {
 	return faults
 }
 
-// held checks that a halted client stayed halted: after the second start nothing of it entered shipping until the halt was
-// lifted, and then the event that halted it came first.
+// held checks that what was halted stayed halted: the halt is the same after the kill as before it, after the second start
+// nothing of the client entered shipping until the halt was lifted, and then the event that halted it came first.
 func held(e evidence, s seen) (faults []string) {
-	for _, client := range s.Halted {
-		first := true
+	if !slices.ContainsFunc(s.Halted, func(h eventstore.Halt) bool { return h.Ref() == s.Before.Ref() && h.Since.Equal(s.Before.Since) }) {
+		faults = append(faults, fmt.Sprintf("the halt of %s is not the one from before the kill", s.Before.Unit))
+	}
+	for _, h := range s.Halted {
+		client, first := h.Unit.Key, true
 		for i, m := range e.Marks {
 			if m.Life < 2 || m.Client != client || !m.Enter {
 				continue
@@ -179,8 +184,8 @@ func held(e evidence, s seen) (faults []string) {
 			if i < s.Marks {
 				faults = append(faults, fmt.Sprintf("order %s of %s entered shipping although %s was halted", m.Order, client, client))
 			}
-			if first && m.Seq != s.Seq {
-				faults = append(faults, fmt.Sprintf("%s went on with its event %d, it was halted at %d", client, m.Seq, s.Seq))
+			if first && m.Seq != uint64(h.Sequence) {
+				faults = append(faults, fmt.Sprintf("%s went on with its event %d, it was halted at %d", client, m.Seq, h.Sequence))
 			}
 			first = false
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -57,7 +58,8 @@ func allWell() (plan, evidence, seen) {
 	r.enter(2, "c", "c3", 3)
 	r.leave(2, "c", "c3", 3)
 	e.Marks = r.marks
-	return plan{Orders: 7, Clients: 3, Parallel: 3}, e, seen{Halted: []string{"c"}, Marks: lifted, Seq: 2}
+	halt := eventstore.Halt{Unit: event.Unit{Name: "shipping", Key: "c"}, Sequence: 2}
+	return plan{Orders: 7, Clients: 3, Parallel: 3}, e, seen{Before: halt, Halted: []eventstore.Halt{halt}, Marks: lifted}
 }
 
 func TestARunAsItShouldBeIsWithoutFault(t *testing.T) {
@@ -173,6 +175,10 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 				e.Halts = []eventstore.Halt{{Unit: event.Unit{Name: "shipping", Key: "c"}}}
 			},
 			func(f *figures) { f.Resumed = 0 }, "resumed is 0, not 1",
+		}, {
+			"the halt is made anew",
+			func(_ *evidence, s *seen) { s.Halted[0].Since = s.Before.Since.Add(time.Second) },
+			func(*figures) {}, "the halt of shipping/c is not the one from before the kill",
 		}, {
 			"the halted event is run after the new start",
 			func(e *evidence, s *seen) {
