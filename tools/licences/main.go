@@ -64,14 +64,14 @@ func run(args []string, out io.Writer) error {
 	for _, m := range modules {
 		allow, note := accepted, ""
 		if !slices.Contains(users, m) {
-			allow, note = acceptedInTests, "in tests only"
+			allow, note = acceptedInTests, "\tin tests only"
 		}
 		ids, err := identify(m.Dir, allow)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s %s: %w", m.Path, m.Version, err))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Path, m.Version, strings.Join(ids, ", "), note)
+		fmt.Fprintf(table, "%s\t%s\t%s%s\n", m.Path, m.Version, strings.Join(ids, ", "), note)
 	}
 	if err := table.Flush(); err != nil {
 		return err
