@@ -103,7 +103,7 @@ func OnEvent[S, E any](fold func(s S, e E) S) FoldCase[S] {
 	if fold == nil {
 		err = errNoFunc
 	}
-	return FoldCase[S]{in: in, err: err, fold: func(s S, e any) S { return fold(s, e.(E)) }}
+	return FoldCase[S]{in: in, err: err, fold: func(s S, e any) S { return fold(s, valueOf[E](e)) }}
 }
 
 func inOut[In, Out any](noFunc bool) error {

@@ -54,7 +54,7 @@ func On[B, E any](run func(b B, ctx Context, e E) error) Case[B] {
 	if run == nil {
 		err = errNoFunc
 	}
-	return Case[B]{in: in, err: err, run: func(b B, ctx Context, e any) error { return run(b, ctx, e.(E)) }}
+	return Case[B]{in: in, err: err, run: func(b B, ctx Context, e any) error { return run(b, ctx, valueOf[E](e)) }}
 }
 
 func (c Case[B]) fault() caseFault {
