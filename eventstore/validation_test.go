@@ -60,7 +60,9 @@ func TestMalformedChangesAreNamed(t *testing.T) {
 		spoil func(c *eventstore.Changes)
 	}{
 		{"names no unit", func(c *eventstore.Changes) { *c = eventstore.Changes{Fence: eventstore.Fence{Generation: 3}} }},
-		{"has no name", func(c *eventstore.Changes) { *c = eventstore.Changes{Fence: eventstore.Fence{Unit: event.Unit{Key: "a"}}} }},
+		{"has no name", func(c *eventstore.Changes) {
+			*c = eventstore.Changes{Fence: eventstore.Fence{Unit: event.Unit{Key: "a"}}}
+		}},
 		{"needs a kind and an id", func(c *eventstore.Changes) { c.Append[0].Stream.ID = "" }},
 		{"needs a kind and an id", func(c *eventstore.Changes) { c.Append[0].Stream.Kind = "" }},
 		{"no events", func(c *eventstore.Changes) { c.Append[0].Events = nil }},

@@ -57,6 +57,8 @@ var lanes = []check{
 		f.same("of another handler", f.unpassed("billing", "order"), []event.LaneRef{orders, backfillLane("order", "a"), lane("order", "b"), lane("order", "c")})
 		f.same("of another category", f.unpassed("shipping", "payment"), []event.LaneRef{lane("payment", "a")})
 		f.same("of none", f.unpassed("shipping", "unknown"), []event.LaneRef{})
+		f.publish(f.events("order", "A", 1)...)
+		f.same("with a new lane", f.unpassed("shipping", "order"), []event.LaneRef{lane("order", "A"), orders, backfillLane("order", "a"), lane("order", "b")})
 	}},
 	{"a checkpoint without a lane is passed", func(f *fixture) {
 		f.commit(advance(shipping, orders, 0, 5))

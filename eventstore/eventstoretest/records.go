@@ -180,6 +180,38 @@ var records = []check{
 		got[0].Time = base
 		f.same("abandoned", got, []eventstore.Abandoned{{Record: was, Reason: "key a:b is not allowed", Time: base}})
 	}},
+	{"a reader beside Abandon sees a record or its void, whole", func(f *fixture) {
+		const total = 50
+		events := f.events("order", "a", total)
+		f.publish(events...)
+		var group sync.WaitGroup
+		group.Go(func() {
+			for n := range event.Sequence(total) {
+				if err := f.store.Abandon(f.ctx, orders, n+1, "bad"); err != nil {
+					f.Errorf("abandon: %v", err)
+				}
+			}
+		})
+		voids := 0
+		for voids < total {
+			got := f.lane(orders)
+			f.same("lane", ids(got), ids(events))
+			before := voids
+			voids = 0
+			for i, e := range got {
+				if e.Void() {
+					voids++
+				} else if string(e.Data) != string(events[i].Data) {
+					f.Errorf("#%d holds %s", e.Sequence, e.Data)
+				}
+			}
+			if voids < before || f.Failed() {
+				break
+			}
+		}
+		group.Wait()
+		f.same("voids", voids, total)
+	}},
 	{"abandoning twice keeps the first reason", func(f *fixture) {
 		f.publish(f.events("order", "a", 1)...)
 		f.must(f.store.Abandon(f.ctx, lane("order", "a"), 1, "first"))

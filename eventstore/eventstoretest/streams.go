@@ -60,17 +60,31 @@ var streams = []check{
 		f.same("events", published, before)
 	}},
 	{"what a read returned may be changed", func(f *fixture) {
-		e := f.event("order", "client-1")
-		f.emit(order7, 0, e, f.event("order", "client-1"))
-		want := f.stream(order7)
-		got := f.stream(order7)
-		got[0].Data[0] = 'X'
-		_ = append(got[0].Data, 'Y') // must not run into the next event
-		got[0].ID = "changed"
-		lane := f.lane(e.Ref())
-		lane[1].Data[0] = 'X'
-		f.same("stream", f.stream(order7), want)
-		f.same("lane", f.lane(e.Ref()), want)
+		f.commit(eventstore.Changes{
+			Append:   []eventstore.Append{{Stream: order7, Events: f.events("order", "a", 2)}},
+			Snapshot: &eventstore.Snapshot{Stream: order7, Version: 2, Data: []byte("state")},
+			Reply:    &eventstore.Reply{Stream: order7, CommandID: "c-1", Data: []byte("reply"), Time: base},
+		})
+		data := func() []string {
+			var out []string
+			for _, page := range [][]event.Envelope{f.stream(order7), f.lane(orders), f.everything(10)} {
+				for i := range page {
+					out = append(out, page[i].ID+string(page[i].Data))
+				}
+			}
+			return append(out, string(f.snapshot(order7).Data), string(f.reply(order7, "c-1").Data))
+		}
+		want := data()
+		for _, page := range [][]event.Envelope{f.stream(order7), f.lane(orders), f.everything(10)} {
+			second := string(page[1].Data)
+			_ = append(page[0].Data, '!')
+			f.same("the next event", string(page[1].Data), second)
+			for i := range page {
+				page[i].ID, page[i].Data[0] = "changed", 'X'
+			}
+		}
+		f.snapshot(order7).Data[0], f.reply(order7, "c-1").Data[0] = 'X', 'X'
+		f.same("data", data(), want)
 	}},
 	{"a stream that does not exist is empty", func(f *fixture) {
 		f.same("stream", f.stream(order7), []event.Envelope{})
