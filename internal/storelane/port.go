@@ -70,16 +70,18 @@ func (p *Port) Fetch(ctx context.Context, h partitions.Held, above []event.Posit
 	if err := eventstore.CheckLimit(max); err != nil {
 		return partitions.Fetched{}, fmt.Errorf("fetch for %s: %w", h.Unit, err)
 	}
-	for _, kind := range []event.Lane{event.Primary, event.Backfill} {
-		got, err := p.fetch(ctx, kind, above, max)
-		if err != nil {
-			return partitions.Fetched{}, fmt.Errorf("fetch for %s: %w", h.Unit, err)
-		}
-		if got.Gap || len(got.Entries) > 0 {
-			return got, nil
-		}
+	got, err := p.fetch(ctx, event.Primary, above, max)
+	switch {
+	case err != nil || got.Gap:
+	case len(got.Entries) == 0:
+		got, err = p.fetch(ctx, event.Backfill, above, max)
+	case got.Drained:
+		got.Drained, err = p.drained(ctx, event.Backfill, above)
 	}
-	return partitions.Fetched{}, nil
+	if err != nil {
+		return partitions.Fetched{}, fmt.Errorf("fetch for %s: %w", h.Unit, asPortError(err))
+	}
+	return got, nil
 }
 
 // Advance has nothing to acknowledge, the checkpoints are the store's own: it fetches above done.
@@ -94,44 +96,67 @@ func (p *Port) fence(h partitions.Held) error {
 	return nil
 }
 
-// fetch reads the lanes of one kind.
+// fetch reads the lanes of one kind. Drained speaks of these alone.
 func (p *Port) fetch(ctx context.Context, kind event.Lane, above []event.Position, max int) (partitions.Fetched, error) {
+	got := partitions.Fetched{Drained: true}
 	var runs [][]event.Envelope
+	total := 0
 	for _, pos := range above {
 		if pos.Lane.Lane != kind {
 			continue
 		}
-		run, gap, err := p.read(ctx, pos, max)
-		switch {
-		case err != nil:
-			return partitions.Fetched{}, asPortError(err)
-		case gap:
-			return partitions.Fetched{Gap: true, Lane: pos.Lane}, nil
-		case len(run) > 0:
-			runs = append(runs, run)
+		tail, err := p.records.LaneTail(ctx, pos.Lane)
+		if err != nil {
+			return partitions.Fetched{}, err
 		}
+		if tail <= pos.Sequence {
+			continue
+		}
+		run, err := p.read(ctx, pos, max)
+		if err != nil {
+			return partitions.Fetched{}, err
+		}
+		if len(run) == 0 {
+			return partitions.Fetched{Gap: true, Lane: pos.Lane}, nil
+		}
+		if run[len(run)-1].Sequence < tail {
+			got.Drained = false
+		}
+		runs = append(runs, run)
+		total += len(run)
 	}
-	return partitions.Fetched{Entries: merge(runs, max)}, nil
+	got.Entries = merge(runs, max)
+	if len(got.Entries) < total {
+		got.Drained = false
+	}
+	return got, nil
 }
 
-// read gives the run of records right above pos. The tail is read first, so that a lane with nothing new costs no more than
-// that, and one whose last records are gone is a gap and not the end.
-func (p *Port) read(ctx context.Context, pos event.Position, max int) (run []event.Envelope, gap bool, err error) {
-	tail, err := p.records.LaneTail(ctx, pos.Lane)
-	if err != nil || tail <= pos.Sequence {
-		return nil, false, err
+// drained reports whether the lanes of one kind hold nothing above.
+func (p *Port) drained(ctx context.Context, kind event.Lane, above []event.Position) (bool, error) {
+	for _, pos := range above {
+		if pos.Lane.Lane != kind {
+			continue
+		}
+		if tail, err := p.records.LaneTail(ctx, pos.Lane); err != nil || tail > pos.Sequence {
+			return false, err
+		}
 	}
-	run, err = p.records.ReadLane(ctx, pos.Lane, pos.Sequence, max)
+	return true, nil
+}
+
+// read gives the run of records right above pos. None, in a lane whose tail is above pos, is a gap: also when the lane ends
+// with it.
+func (p *Port) read(ctx context.Context, pos event.Position, max int) ([]event.Envelope, error) {
+	run, err := p.records.ReadLane(ctx, pos.Lane, pos.Sequence, max)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	if run = unbroken(run, pos.Sequence); len(run) == 0 {
-		return nil, true, nil
-	}
+	run = unbroken(run, pos.Sequence)
 	if bad := p.keys.Check(pos.Lane.Key); bad != nil {
-		run, err = p.abandon(ctx, pos, run, bad)
+		return p.abandon(ctx, pos, run, bad)
 	}
-	return run, false, err
+	return run, nil
 }
 
 // abandon makes voids of a run whose lane's key, and so that of each record, is bad, and reads them again.

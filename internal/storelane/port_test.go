@@ -200,6 +200,39 @@ func TestKeyRulesAreThoseOfTheApplication(t *testing.T) {
 	}
 }
 
+func TestDrainedSaysThatNoLaneHoldsMore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.publish(orders, 0)
+	b.publish(orders, 0)
+	b.publish(payments, 0)
+	b.publish(backfill(payments), 0)
+	at := func(o, ob, p, pb int) []event.Position {
+		return above(orders, o, backfill(orders), ob, payments, p, backfill(payments), pb)
+	}
+	for _, step := range []struct {
+		max  int
+		at   []event.Position
+		want bool
+		why  string
+	}{
+		{1, at(0, 0, 1, 1), false, "the lane goes on"},
+		{2, at(0, 0, 1, 1), true, "all of it was read, to the last that fits"},
+		{2, at(0, 0, 0, 1), false, "another primary lane did not fit"},
+		{3, at(0, 0, 0, 1), true, "all primary lanes were read"},
+		{3, at(0, 0, 0, 0), false, "a backfill lane waits"},
+		{1, at(2, 0, 1, 0), true, "the backfill lane was read"},
+	} {
+		got := b.fetch(step.max, step.at)
+		if len(got.Entries) == 0 || got.Drained != step.want {
+			t.Errorf("%s: drained is %v with %v", step.why, got.Drained, read(got))
+		}
+	}
+	if got := b.fetch(1, at(2, 0, 1, 1)); len(got.Entries) > 0 || got.Gap {
+		t.Errorf("above the last: %v", read(got))
+	}
+}
+
 func TestBadRecordAtTheHeadDoesNotWedgeOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -20,7 +20,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	transporttest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) transporttest.Transport {
+	transporttest.Run(t, func(_ *testing.T, store eventstore.Store, id eventstore.Identity) transporttest.Transport {
 		tr := local.New()
 		tr.Bind(store, id, event.KeyRules{})
 		return tr

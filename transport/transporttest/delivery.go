@@ -59,9 +59,11 @@ var delivery = []check{
 	}},
 	{name: "A large backlog is delivered", with: transport.Replay, run: func(f *fixture) {
 		const keys = 600
+		var events []event.Envelope
 		for i := range keys {
-			f.commit(f.event(payments, fmt.Sprintf("c-%d", i)))
+			events = append(events, f.event(payments, fmt.Sprintf("c-%d", i)))
 		}
+		f.commit(events...)
 		f.start()
 		f.awaitApplied(keys)
 	}},

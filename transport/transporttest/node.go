@@ -17,7 +17,7 @@ type node struct {
 	store     eventstore.Store
 	transport Transport
 	behave    behavior
-	released  func(event.Unit) // called between the last read of a woken unit and its release
+	released  func(event.Unit) // called between the last read of a unit and its release
 	group     lifecycle.Group
 
 	mu struct {

@@ -59,13 +59,16 @@ func (n *node) work(ctx context.Context, un *unit, lane event.LaneRef, seq event
 		}
 		return false
 	}
-	if err := n.applyAll(ctx, held, known[0].Checkpoints, enough); err != nil {
-		return fmt.Errorf("unit %s: %w", un.Unit, err)
-	}
-	if seq == 0 {
+	for {
+		if err := n.applyAll(ctx, held, known[0].Checkpoints, enough); err != nil {
+			return fmt.Errorf("unit %s: %w", un.Unit, err)
+		}
 		n.released(un.Unit)
+		err := n.transport.Port().Release(ctx, held, seq == 0)
+		if !errors.Is(err, partitions.ErrBusy) {
+			return err
+		}
 	}
-	return n.transport.Port().Release(ctx, held, true)
 }
 
 // applyAll fetches and applies until there is nothing left, it is enough, or the unit halts.
