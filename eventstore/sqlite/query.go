@@ -70,18 +70,13 @@ func (r *readers) snapshot(ctx context.Context, f func(queryer) error) error {
 		return err
 	}
 	defer tx.Rollback() // it only read
-	return f(snapshot{r, tx})
+	return f(snapshot{tx})
 }
 
-type snapshot struct {
-	readers *readers
-	tx      *sql.Tx
-}
+type snapshot struct{ tx *sql.Tx }
 
+// query does not go by the readers' prepared statements: to prepare one takes a second connection of the pool, and with every
+// connection held by a snapshot that wants one more, all would wait for ever.
 func (s snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	statement, err := s.readers.statement(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return s.tx.StmtContext(ctx, statement).QueryContext(ctx, args...)
+	return s.tx.QueryContext(ctx, query, args...)
 }
