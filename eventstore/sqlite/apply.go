@@ -115,7 +115,7 @@ func (c *connection) writeHalts(changes *eventstore.Changes) error {
 		}
 		if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_halts
 			(name, key, lane, sequence, event_id, event_type, attempts, reason, error, since, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			h.Unit.Name, h.Unit.Key, lane, h.Sequence, h.EventID, h.EventType, h.Attempts, h.Reason, h.Error, millis(h.Since), h.Generation); err != nil {
+			h.Unit.Name, h.Unit.Key, lane.id, h.Sequence, h.EventID, h.EventType, h.Attempts, h.Reason, h.Error, millis(h.Since), h.Generation); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (c *connection) writeHalts(changes *eventstore.Changes) error {
 		}
 		if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_dead
 			(name, lane, sequence, key, event_id, event_type, attempts, reason, error, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			d.Unit.Name, lane, d.Sequence, d.Unit.Key, d.EventID, d.Type, d.Attempts, d.Reason, d.Error, millis(d.Time)); err != nil {
+			d.Unit.Name, lane.id, d.Sequence, d.Unit.Key, d.EventID, d.Type, d.Attempts, d.Reason, d.Error, millis(d.Time)); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (c *connection) writeCheckpoints(changes *eventstore.Changes) error {
 		if err != nil {
 			return err
 		}
-		if err := c.setCheckpoint(changes.Fence.Unit.Name, lane, a.To, a.EventID); err != nil {
+		if err := c.setCheckpoint(changes.Fence.Unit.Name, lane.id, a.To, a.EventID); err != nil {
 			return err
 		}
 	}
@@ -161,27 +161,23 @@ type drawn struct {
 	next event.Sequence
 }
 
-// draw takes sequences for all events from the counters of their lanes.
-func (c *connection) draw(changes *eventstore.Changes) ([]drawn, error) {
+// drawAll takes sequences for all events from the counters of their lanes.
+func (c *connection) drawAll(changes *eventstore.Changes) ([]drawn, error) {
 	var few [4]eventstore.Growth
 	grown := changes.AppendGrowth(few[:0])
 	all := make([]drawn, len(grown))
 	for i, g := range grown {
-		lane, err := c.lane(g.Lane)
+		id, first, err := c.draw(g.Lane, g.Count)
 		if err != nil {
 			return nil, err
 		}
-		var last event.Sequence
-		if _, err := c.get(`UPDATE keyhold_lanes SET last = last + ? WHERE id = ? RETURNING last`, []any{g.Count, lane}, &last); err != nil {
-			return nil, err
-		}
-		all[i] = drawn{ref: g.Lane, lane: lane, next: last - event.Sequence(g.Count) + 1}
+		all[i] = drawn{ref: g.Lane, lane: id, next: first}
 	}
 	return all, nil
 }
 
 func (c *connection) writeEvents(changes *eventstore.Changes) (eventstore.Committed, error) {
-	lanes, err := c.draw(changes)
+	lanes, err := c.drawAll(changes)
 	if err != nil || len(lanes) == 0 {
 		return eventstore.Committed{}, err
 	}
@@ -222,7 +218,7 @@ func (c *connection) insert(e *event.Envelope, lanes []drawn, s event.Stream, ve
 	_, err := c.exec(`INSERT INTO keyhold_log (lane, sequence, id, type, version, encoding, time,
 			stream_kind, stream_id, stream_version, tenant, correlation, causation, trace_parent, trace_state, data)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.lane, l.next, e.ID, e.Type, e.Version, string(e.Encoding), millis(e.Time),
+		l.lane, int64(l.next), e.ID, e.Type, e.Version, string(e.Encoding), millis(e.Time),
 		null(s.Kind), null(s.ID), null(version), null(e.Tenant), null(e.CorrelationID), null(e.CausationID),
 		null(e.Trace.Parent), null(e.Trace.State), e.Data)
 	l.next++

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -66,26 +67,33 @@ func openReaders(path string, size int) (*sql.DB, error) {
 	return db, nil
 }
 
-// dialect makes a driver's connections into guarded ones.
-type dialect struct {
+// dialer makes a driver's connections into guarded ones.
+type dialer struct {
 	driver.Connector
+	patience time.Duration
 }
 
-func (d dialect) Connect(ctx context.Context) (driver.Conn, error) {
+func (d dialer) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := d.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g, err := guard(c)
+	g, err := guard(c, d.patience)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return g, nil
 }
 
+// coded is an error with a result code of SQLite: in production a *sqlite.Error.
+type coded interface {
+	error
+	Code() int
+}
+
 // code is SQLite's primary result code of an error, 0 when the error is not SQLite's.
 func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+	if e, ok := errors.AsType[coded](err); ok {
 		return e.Code() & 0xff
 	}
 	return 0

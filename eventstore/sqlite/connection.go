@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -16,20 +17,27 @@ import (
 // Its own statements are never interrupted: none takes long, and interrupting one that writes would roll back its group.
 type connection struct {
 	connector  driver.Connector
+	patience   time.Duration
 	generation event.Generation // of this start; 0 before it was drawn
 	storeID    string
 
 	db         *sql.DB // a pool of one
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
-	lanes      map[event.LaneRef]int64 // ids; what a rollback may have taken back is forgotten
+	lanes      map[event.LaneRef]*lane // as the transaction sees them; forgotten when anything is rolled back
 }
 
-// maxLanes bounds the ids that are remembered, at about 150 bytes each.
+// lane is a row of keyhold_lanes.
+type lane struct {
+	id   int64
+	last event.Sequence
+}
+
+// maxLanes bounds how many lanes are remembered, at about 200 bytes each.
 const maxLanes = 50_000
 
 func (c *connection) open(ctx context.Context) error {
-	db := sql.OpenDB(dialect{c.connector})
+	db := sql.OpenDB(dialer{c.connector, c.patience})
 	db.SetMaxOpenConns(1)
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -168,26 +176,44 @@ func (c *connection) undo() error {
 	return c.keep()
 }
 
-func (c *connection) forgetLanes() { c.lanes = make(map[event.LaneRef]int64) }
+func (c *connection) forgetLanes() { c.lanes = make(map[event.LaneRef]*lane) }
 
-// lane gives the id of a lane, which it makes when it is not there.
-func (c *connection) lane(ref event.LaneRef) (int64, error) {
-	if id, found := c.lanes[ref]; found {
-		return id, nil
+// lane gives the row of a lane, which it makes when it is not there.
+func (c *connection) lane(ref event.LaneRef) (*lane, error) {
+	if l := c.lanes[ref]; l != nil {
+		return l, nil
 	}
-	var id int64
-	found, err := c.get(`SELECT id FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`,
-		[]any{ref.Category, ref.Key, ref.Lane}, &id)
+	l := new(lane)
+	args := []any{ref.Category, ref.Key, ref.Lane}
+	found, err := c.get(`SELECT id, last FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`, args, &l.id, &l.last)
 	if err == nil && !found {
-		_, err = c.get(`INSERT INTO keyhold_lanes (category, key, lane, last) VALUES (?, ?, ?, 0) RETURNING id`,
-			[]any{ref.Category, ref.Key, ref.Lane}, &id)
+		_, err = c.get(`INSERT INTO keyhold_lanes (category, key, lane, last) VALUES (?, ?, ?, 0) RETURNING id`, args, &l.id)
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if len(c.lanes) >= maxLanes {
 		c.forgetLanes()
 	}
-	c.lanes[ref] = id
-	return id, nil
+	c.lanes[ref] = l
+	return l, nil
+}
+
+// draw takes count sequences from the counter of a lane and gives the first. The row has the last word: if it is not what
+// is remembered, this is an error, and the rollback that follows makes for a fresh look.
+func (c *connection) draw(ref event.LaneRef, count int) (lane int64, first event.Sequence, err error) {
+	l, err := c.lane(ref)
+	if err != nil {
+		return 0, 0, err
+	}
+	last := l.last + event.Sequence(count)
+	n, err := c.exec(`UPDATE keyhold_lanes SET last = ? WHERE id = ? AND last = ?`, int64(last), l.id, int64(l.last))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("counter of lane %s is not at %d any more", ref, l.last)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	first, l.last = l.last+1, last
+	return l.id, first, nil
 }

@@ -20,9 +20,9 @@ var ErrNotAllowed = errors.New("not allowed in a unit of work")
 // errGone: on some errors, and for OR ROLLBACK, SQLite rolls back the whole transaction and not the statement alone.
 var errGone = errors.New("the database rolled the transaction back")
 
-// patience is how long a statement of the application may run on after its context is done. Interrupting one that
+// defaultPatience is how long a statement of the application may run on after its context is done. Interrupting one that
 // writes rolls back the whole transaction, the neighbours in the group included; one that never ended would stop all.
-const patience = time.Second
+const defaultPatience = time.Second
 
 // driverConn is what a connection of the driver can do.
 type driverConn interface {
@@ -45,13 +45,15 @@ type driverConn interface {
 // database/sql makes all calls one at a time.
 type guarded struct {
 	driverConn
-	begin   driver.Stmt
+	begin    driver.Stmt
+	patience time.Duration
+
 	visit   bool  // the application has the connection
 	gone    bool  // the transaction ended during this visit
 	refused error // why the authorizer last said no
 }
 
-func guard(c driver.Conn) (*guarded, error) {
+func guard(c driver.Conn, patience time.Duration) (*guarded, error) {
 	inner, ok := c.(driverConn)
 	if !ok {
 		return nil, fmt.Errorf("the driver's %T lacks what the writer needs", c)
@@ -60,7 +62,7 @@ func guard(c driver.Conn) (*guarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guarded{driverConn: inner, begin: begin}
+	g := &guarded{driverConn: inner, begin: begin, patience: patience}
 	return g, inner.RegisterAuthorizer(g.authorize)
 }
 
@@ -102,7 +104,7 @@ func (g *guarded) ExecContext(ctx context.Context, query string, args []driver.N
 	if err := g.intact(); err != nil {
 		return nil, err
 	}
-	inner, stop := patient(ctx)
+	inner, stop := g.patient(ctx)
 	defer stop()
 	result, err := g.driverConn.ExecContext(inner, query, args)
 	return result, g.reason(ctx, err)
@@ -116,7 +118,7 @@ func (g *guarded) QueryContext(ctx context.Context, query string, args []driver.
 	if err := g.intact(); err != nil {
 		return nil, err
 	}
-	inner, stop := patient(ctx)
+	inner, stop := g.patient(ctx)
 	defer stop()
 	rows, err := g.driverConn.QueryContext(inner, query, args)
 	return rows, g.reason(ctx, err)
@@ -138,12 +140,12 @@ func (g *guarded) intact() error {
 }
 
 // patient gives a context that ends some time after ctx. stop is to be called when the statement has returned.
-func patient(ctx context.Context) (inner context.Context, stop func() bool) {
+func (g *guarded) patient(ctx context.Context) (inner context.Context, stop func() bool) {
 	if ctx.Done() == nil {
 		return ctx, func() bool { return true }
 	}
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return inner, context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })
+	return inner, context.AfterFunc(ctx, func() { time.AfterFunc(g.patience, cancel) })
 }
 
 // reason makes an error of the driver one that tells the application what happened.

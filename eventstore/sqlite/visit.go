@@ -85,8 +85,7 @@ func (w *writer) receive(ctx context.Context, g *group, j *job) error {
 		j.answer(err) // whatever becomes of the group
 		return nil
 	}
-	j.err = err
-	g.jobs = append(g.jobs, j)
+	g.add(j, err)
 	return nil
 }
 

@@ -16,16 +16,17 @@ const (
 	// logLimit is the size, in bytes, above which the log is cut. It gets there when readers overlap all the time, so that it
 	// is never free to begin again.
 	logLimit = 64 << 20
-	// logPatience is how long the writer waits for readers when it cuts the log, and logPause how long it then leaves
-	// them alone.
+	// logPatience is how long the writer waits for readers when it cuts the log.
 	logPatience = 50 * time.Millisecond
-	logPause    = 5 * time.Second
+	// logPause is the time between two attempts.
+	logPause = 5 * time.Second
 )
 
 // logWatch keeps the write-ahead log short. Only a reader that stays can prevent it.
 type logWatch struct {
 	path  string
 	limit int64
+	pause time.Duration
 	next  time.Time // not before that
 }
 
@@ -35,7 +36,7 @@ func (w *writer) watchLog() {
 	if err != nil || info.Size() <= w.log.limit || time.Now().Before(w.log.next) {
 		return
 	}
-	w.log.next = time.Now().Add(logPause)
+	w.log.next = time.Now().Add(w.log.pause)
 	if err := w.cutLog(); err != nil {
 		w.notice(eventstore.Notice{What: "write-ahead log grows", Who: w.log.path,
 			Error: fmt.Errorf("%d MiB, and cannot be cut while a reader keeps a transaction or rows open: end it: %w", info.Size()>>20, err)})

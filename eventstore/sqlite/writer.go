@@ -17,8 +17,9 @@ import (
 const (
 	// groupSize is how many jobs one transaction of the database commits at most.
 	groupSize = 128
-	// groupTime is how long a transaction goes on taking jobs. One body with SQL may hold it for longer.
-	groupTime = 5 * time.Millisecond
+	// defaultGroupTime is how long the first job that is through waits while its group goes on taking others. A body with SQL
+	// that came in before may make it longer.
+	defaultGroupTime = 5 * time.Millisecond
 	// queueSize is how many jobs wait in the queue; more callers wait before it.
 	queueSize = 2 * groupSize
 )
@@ -32,8 +33,9 @@ const (
 // job that comes after one in the group.
 type writer struct {
 	connection
-	path    string
-	observe func(eventstore.Notice)
+	path      string
+	observe   func(eventstore.Notice)
+	groupTime time.Duration
 
 	queue   chan *job
 	closing chan struct{} // closed: no new jobs
@@ -49,13 +51,14 @@ type writer struct {
 
 func newWriter(path string, connector driver.Connector, observe func(eventstore.Notice)) *writer {
 	return &writer{
-		connection: connection{connector: connector},
+		connection: connection{connector: connector, patience: defaultPatience},
 		path:       path,
 		observe:    observe,
+		groupTime:  defaultGroupTime,
 		queue:      make(chan *job, queueSize),
 		closing:    make(chan struct{}),
 		gone:       make(chan struct{}),
-		log:        logWatch{path: path + "-wal", limit: logLimit},
+		log:        logWatch{path: path + "-wal", limit: logLimit, pause: logPause},
 	}
 }
 
@@ -73,7 +76,7 @@ func (w *writer) stop(ctx context.Context) error {
 	case <-w.gone:
 	case <-ctx.Done():
 	}
-	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*patience)
+	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*w.patience+time.Second)
 	defer cancel()
 	return w.loop.Stop(hard)
 }
@@ -106,9 +109,22 @@ func (w *writer) next() *job {
 
 // group is what one transaction commits.
 type group struct {
-	began time.Time
-	jobs  []*job // applied or refused, not answered yet
-	fixed int    // how many of them cannot be applied again
+	jobs  []*job    // applied or refused, not answered yet
+	first time.Time // when the first of them was through
+	fixed int       // how many of them cannot be applied again
+}
+
+func (g *group) add(j *job, err error) {
+	if len(g.jobs) == 0 {
+		g.first = time.Now()
+	}
+	j.err = err
+	g.jobs = append(g.jobs, j)
+}
+
+// full reports whether it is time to commit.
+func (g *group) full(after time.Duration) bool {
+	return len(g.jobs) >= groupSize || (len(g.jobs) > 0 && time.Since(g.first) > after)
 }
 
 // group commits first together with what waits behind it.
@@ -117,24 +133,17 @@ func (w *writer) group(ctx context.Context, first *job) {
 		w.turnAway(first, w.unable(err))
 		return
 	}
-	g := &group{began: time.Now()}
-	for j := first; j != nil; j = w.more(g) {
-		if !j.take() {
-			continue
-		}
+	g := new(group)
+	for j := first; j != nil; j = w.next() {
 		if lost := w.add(ctx, g, j); lost != nil {
 			w.apart(g, lost)
 			return
 		}
+		if g.full(w.groupTime) {
+			break
+		}
 	}
 	w.settle(g)
-}
-
-func (w *writer) more(g *group) *job {
-	if len(g.jobs) >= groupSize || time.Since(g.began) > groupTime {
-		return nil
-	}
-	return w.next()
 }
 
 // turnAway answers all that waits: they would wait for the same error, one after the other.
@@ -160,6 +169,9 @@ func (w *writer) unable(err error) error {
 
 // add applies a job. An error means that the transaction is lost, or has to be.
 func (w *writer) add(ctx context.Context, g *group, j *job) error {
+	if !j.take() {
+		return nil
+	}
 	if j.visit != nil {
 		return w.receive(ctx, g, j)
 	}
@@ -169,8 +181,7 @@ func (w *writer) add(ctx context.Context, g *group, j *job) error {
 	} else {
 		err = w.saved(j.apply)
 	}
-	j.err = err
-	g.jobs = append(g.jobs, j)
+	g.add(j, err)
 	if err == nil || refused(err) || (g.fixed > 0 && !errors.Is(err, errGone)) {
 		return nil
 	}
