@@ -50,19 +50,7 @@ func demo(p plan, dir string, s *screen) int {
 		s.say("orders demo: FAIL")
 		return 1
 	}
-	conclude(f, faults, time.Since(began), s)
-	if len(faults) > 0 {
-		s.say("kept for a look: %s (orders.db, marks.jsonl, worker.log)", dir)
-		s.say("orders demo: FAIL %s", f)
-		return 1
-	}
-	if own {
-		if err := os.RemoveAll(dir); err != nil {
-			s.say("could not remove %s: %v", dir, err)
-		}
-	}
-	s.say("orders demo: PASS %s", f)
-	return 0
+	return conclude(f, faults, time.Since(began), dir, own, s)
 }
 
 // room checks the plan and gives it a directory: a temporary one, which is the demo's own, unless one is named.
@@ -95,8 +83,9 @@ func introduce(p plan, dir string, own bool, s *screen) {
 	s.say("seed %d, data in %s (%s)", p.Seed, dir, after)
 }
 
-// conclude shows the figures and what is wrong with them.
-func conclude(f figures, faults []string, took time.Duration, s *screen) {
+// conclude shows the figures and what is wrong with them, and gives the exit code. Where nothing is wrong, a directory of the
+// demo's own goes.
+func conclude(f figures, faults []string, took time.Duration, dir string, own bool, s *screen) int {
 	s.table([][3]string{
 		{"placed", thousands(f.Placed), "orders in the event log"},
 		{"shipped", thousands(f.Shipped), "rows in the table shipments"},
@@ -118,4 +107,16 @@ func conclude(f figures, faults []string, took time.Duration, s *screen) {
 		}
 		s.say("WRONG: %s", fault)
 	}
+	if len(faults) > 0 {
+		s.say("kept for a look: %s (orders.db, marks.jsonl, worker.log)", dir)
+		s.say("orders demo: FAIL %s", f)
+		return 1
+	}
+	if own {
+		if err := os.RemoveAll(dir); err != nil {
+			s.say("could not remove %s: %v", dir, err)
+		}
+	}
+	s.say("orders demo: PASS %s", f)
+	return 0
 }
