@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,31 @@ func TestEveryDependencyWasDecidedOn(t *testing.T) {
 		tools = append(tools, tool.Path)
 	}
 	sameSet(t, "tools in tools/go.mod", tools, "docs/adr/0002", firstColumn(string(adr), "Tools"))
+}
+
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(repository(t), "docs/adr")
+	index, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "[0-9]*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages []string
+	for _, f := range files {
+		pages = append(pages, filepath.Base(f))
+	}
+	var linked []string
+	for _, link := range regexp.MustCompile(`\]\((\d{4}-[^)]+)\)`).FindAllSubmatch(index, -1) {
+		linked = append(linked, string(link[1]))
+	}
+	if len(pages) == 0 {
+		t.Error("no decisions found")
+	}
+	sameSet(t, "docs/adr", pages, "its README.md", linked)
 }
 
 func keys(set map[string]bool) []string {
