@@ -97,6 +97,20 @@ func TestEveryDependencyWasDecidedOn(t *testing.T) {
 	sameSet(t, "tools in tools/go.mod", tools, "docs/adr/0002", firstColumn(string(adr), "Tools"))
 }
 
+func TestEveryPackageIsOnTheMap(t *testing.T) {
+	t.Parallel()
+	design, err := os.ReadFile(filepath.Join(repository(t), "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range layers {
+		name := strings.TrimSuffix(r.path, "/...")
+		if !r.plan && !strings.Contains(string(design), "`"+name+"`") {
+			t.Errorf("DESIGN.md does not say what %s is: give it a line in the map", name)
+		}
+	}
+}
+
 func TestEveryDecisionIsInTheIndex(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(repository(t), "docs/adr")
