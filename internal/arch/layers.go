@@ -51,7 +51,7 @@ var layers = []row{
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},
 	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
-	{path: "partitions/partitionstest", layer: adapters, plan: true, kit: true, why: "suite that every lease-and-stream port passes"},
+	{path: "partitions/partitionstest", layer: adapters, kit: true, why: "suite that every lease-and-stream port passes"},
 	{path: "transport/transporttest", layer: adapters, kit: true, why: "suite that every transport passes"},
 
 	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/lifecycle", "internal/signal"},

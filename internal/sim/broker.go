@@ -119,7 +119,8 @@ func (w *world) acquire(u *unit, owner int, floor event.Generation) partitions.A
 	switch {
 	case !w.scene.Leased:
 		return partitions.Acquired{Granted: true, Generation: w.storeGen}
-	case w.now < w.amnesty && u.row > 0 && w.scene.Without != Amnesty:
+	case w.now < w.amnesty && w.scene.Without != Amnesty:
+		// To units that were never raised as well: the answer to an acquisition from before may still be on its way.
 		return partitions.Acquired{Forgot: true}
 	case w.leased(u) && u.owner != owner:
 		return partitions.Acquired{HeldFor: duration(u.until - w.now)}
