@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -42,11 +43,15 @@ func run(db, listen string) (err error) {
 	}
 	defer func() { err = errors.Join(err, patiently(app.Stop)) }()
 
-	server := &http.Server{Addr: listen, Handler: routes(app, store.Reader()), ReadHeaderTimeout: 5 * time.Second}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: routes(app, store.Reader()), ReadHeaderTimeout: 5 * time.Second}
 	down := make(chan error, 1)
 	context.AfterFunc(ctx, func() { down <- patiently(server.Shutdown) })
-	fmt.Printf("orders: http://%s, events and tables in %s\n", listen, db)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	fmt.Printf("orders: http://%s, events and tables in %s\n", listener.Addr(), db)
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-down

@@ -37,13 +37,13 @@ func command(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() 
 		if key := r.Header.Get("Idempotency-Key"); key != "" {
 			opts = append(opts, keyhold.CommandID(key))
 		}
-		reply(w)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), in, opts...))
+		reply(w, http.StatusConflict)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), in, opts...))
 	}
 }
 
 func query(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		reply(w)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), empty()))
+		reply(w, http.StatusNotFound)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), empty()))
 	}
 }
 
@@ -65,15 +65,17 @@ func client(db *sql.DB) http.HandlerFunc {
 		}
 		return v, err
 	}
-	return func(w http.ResponseWriter, r *http.Request) { reply(w)(read(r.Context(), r.PathValue("id"))) }
+	return func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusNotFound)(read(r.Context(), r.PathValue("id")))
+	}
 }
 
-// reply writes an answer, or what an error means to an HTTP client.
-func reply(w http.ResponseWriter) func(v any, err error) {
+// reply writes an answer, or what an error means to an HTTP client; no is the status of a rejection.
+func reply(w http.ResponseWriter, no int) func(v any, err error) {
 	return func(v any, err error) {
 		switch {
 		case errors.Is(err, keyhold.ErrRejected):
-			http.Error(w, err.Error(), http.StatusConflict)
+			http.Error(w, err.Error(), no)
 		case errors.Is(err, keyhold.ErrBadKey):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case keyhold.Retryable(err):

@@ -1,0 +1,127 @@
+package orders_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/examples/orders"
+)
+
+func TestAnOrderIsPlacedPaidAndShipped(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.place(t, "o-1", "c-1")
+	s.place(t, "o-2", "c-1")
+	s.pay(t, "p-1", "o-1", 4200)
+
+	want := orders.View{OrderID: "o-1", ClientID: "c-1", Cents: 4200, Status: orders.Paid}
+	if diff := cmp.Diff(want, s.get(t, "o-1")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"o-1", "o-2"}, s.shipped(t, "c-1")); diff != "" {
+		t.Error(diff)
+	}
+	row := s.column(t, `SELECT orders || ' orders, ' || paid || ' paid, ' || cents FROM orders_per_client WHERE client_id = 'c-1'`)
+	if diff := cmp.Diff([]string{"2 orders, 1 paid, 8400"}, row); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheStateOfAnOrderSurvivesTheProcess(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.place(t, "o-1", "c-1")
+	s.pay(t, "p-1", "o-1", 4200)
+	s.restart(t)
+	if got := s.get(t, "o-1").Status; got != orders.Paid {
+		t.Errorf("status %q", got)
+	}
+}
+
+func TestACancelledOrderIsCalledBackAndNotCounted(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.place(t, "o-1", "c-1")
+	s.place(t, "o-2", "c-1")
+	if _, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID("o-1"), &orders.CancelOrder{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"o-1"}, s.column(t, `SELECT order_id FROM shipments WHERE recalled`)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"1"}, s.column(t, `SELECT orders FROM orders_per_client`)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatTheBusinessSaysNoTo(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.place(t, "o-placed", "c-1")
+	s.place(t, "o-paid", "c-1")
+	s.pay(t, "p-1", "o-paid", 4200)
+	for _, c := range []struct {
+		name    string
+		to      keyhold.Ref
+		command any
+		reason  string
+	}{
+		{"a second order of one id", orders.Order.ID("o-placed"), &orders.PlaceOrder{ClientID: "c-2", Cents: 1}, "already placed"},
+		{"an order about nothing", orders.Order.ID("o-new"), &orders.PlaceOrder{ClientID: "c-1"}, "about 0 cents"},
+		{"paying what is not there", orders.Order.ID("o-new"), &orders.PayOrder{Cents: 4200}, "cannot be paid"},
+		{"paying too little", orders.Order.ID("o-placed"), &orders.PayOrder{PaymentID: "p-9", Cents: 4199}, "payment p-9 is 4199"},
+		{"paying twice", orders.Order.ID("o-paid"), &orders.PayOrder{Cents: 4200}, "it is paid"},
+		{"taking back what is paid", orders.Order.ID("o-paid"), &orders.CancelOrder{}, "it is paid"},
+		{"looking at what is not there", orders.Order.ID("o-new"), &orders.GetOrder{}, "there is no order o-new"},
+		{"a payment that comes twice", orders.Payment.ID("p-1"), &orders.ReceivePayment{OrderID: "o-placed", Cents: 4200}, "received already"},
+	} {
+		_, err := s.Ask(t.Context(), c.to, c.command)
+		if !errors.Is(err, keyhold.ErrRejected) || !strings.Contains(err.Error(), c.reason) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if got := s.get(t, "o-placed").Status; got != orders.Placed {
+		t.Errorf("the order refused its payment and is %q", got)
+	}
+}
+
+// A payment that the order refuses undoes nothing but the order's own decision.
+func TestAPaymentThatIsTooSmallLeavesTheOrderOpen(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.place(t, "o-1", "c-1")
+	s.pay(t, "p-1", "o-1", 100)
+	s.pay(t, "p-2", "o-1", 4200)
+	if got := s.get(t, "o-1").Status; got != orders.Paid {
+		t.Errorf("status %q", got)
+	}
+}
+
+func TestACommandAskedAgainIsDoneOnceAndAnsweredTheSame(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	for range 3 {
+		_, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID("o-1"),
+			&orders.PlaceOrder{ClientID: "c-1", Cents: 4200}, keyhold.CommandID("the client's own"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.restart(t)
+	}
+	if diff := cmp.Diff([]string{"o-1"}, s.shipped(t, "c-1")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAnOrderWithoutAClientIsRefusedWhereItIsPlaced(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	_, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID("o-1"), &orders.PlaceOrder{Cents: 4200})
+	if !errors.Is(err, keyhold.ErrBadKey) {
+		t.Errorf("got %v", err)
+	}
+}
