@@ -90,30 +90,36 @@ type answer struct {
 	tails []event.Tail
 }
 
-var asks = sync.Pool{New: func() any { return &ask{answer: make(chan answer, 1)} }}
+// askPool keeps asks whose answer was taken. It belongs to one runtime.
+type askPool struct{ pool sync.Pool }
 
-// wait gives the answer, or false when ctx ended first. After an answer the ask goes back to the pool.
+func (p *askPool) get() *ask {
+	if a, ok := p.pool.Get().(*ask); ok {
+		return a
+	}
+	return &ask{answer: make(chan answer, 1)}
+}
+
+// put takes an ask that nobody else has any more.
+func (p *askPool) put(a *ask) {
+	*a = ask{answer: a.answer}
+	p.pool.Put(a)
+}
+
+// wait gives the answer; false when ctx ended first, and the ask is still on its way.
 func (a *ask) wait() (answer, bool) {
 	select {
 	case got := <-a.answer:
-		a.recycle()
 		return got, true
 	case <-a.ctx.Done():
 	}
-	if a.state.CompareAndSwap(askWaiting, askLeft) {
+	switch {
+	case a.state.CompareAndSwap(askWaiting, askLeft):
 		return answer{err: &AskError{Err: context.Cause(a.ctx)}}, false
-	}
-	if a.state.CompareAndSwap(askBegun, askLeft) {
+	case a.state.CompareAndSwap(askBegun, askLeft):
 		return answer{err: &AskError{Err: context.Cause(a.ctx), Unknown: true}}, false
 	}
-	got := <-a.answer
-	a.recycle()
-	return got, true
-}
-
-func (a *ask) recycle() {
-	*a = ask{answer: a.answer}
-	asks.Put(a)
+	return <-a.answer, true
 }
 
 // begin claims a waiting ask; false when nobody waits any more.

@@ -27,14 +27,17 @@ type attempt struct {
 	version    uint64        // of the entity
 	lane       event.LaneRef // of the entry being handled; zero for what came by ask
 	meta       Meta
-	folds      func(reflect.Type) bool // nil where everything may be emitted
+	state      state // of the entity, which must fold what is emitted; nil for others
 	began      time.Time
 	deadline   time.Time            // zero = none
 	snapshot   *eventstore.Snapshot // to go with events, if there are any
 	appends    [1]eventstore.Append // room for the entity's
+	room       [2]any               // for the first values emitted
 
 	values context.Context // whose values are seen: of the ask, of Drive, or of Do
 	caller *attempt        // the behavior that asked, if any
+
+	done work // once the call has returned
 
 	mu struct {
 		sync.Mutex
@@ -206,7 +209,7 @@ func (a *attempt) emit(v any) {
 	if w, ok := v.(interface{ Unwrapped() any }); ok {
 		plain = w.Unwrapped()
 	}
-	if a.folds != nil && !a.folds(structType(plain)) {
+	if a.state != nil && !a.state.folds(structType(plain)) {
 		a.fail(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain))
 		return
 	}
@@ -217,7 +220,13 @@ func (a *attempt) emit(v any) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.mu.over {
+		return // while it was being encoded
+	}
 	a.stampLocked(&e)
+	if a.mu.values == nil {
+		a.mu.values = a.room[:0]
+	}
 	a.mu.events = append(a.mu.events, e)
 	a.mu.values = append(a.mu.values, plain)
 }
@@ -233,6 +242,9 @@ func (a *attempt) send(to Ref, command any) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.mu.over {
+		return ErrOver
+	}
 	a.stampLocked(&e)
 	a.mu.commands = append(a.mu.commands, e)
 	return nil
@@ -270,7 +282,9 @@ func (a *attempt) become(mode string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.mode = &mode
+	if !a.mu.over {
+		a.mu.mode = &mode
+	}
 }
 
 func (a *attempt) startTimer(name string, after time.Duration) {
@@ -293,7 +307,9 @@ func (a *attempt) stopTimer(name string) {
 func (a *attempt) changeTimer(c timerChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.mu.timers = append(a.mu.timers, c)
+	if !a.mu.over {
+		a.mu.timers = append(a.mu.timers, c)
+	}
 }
 
 // waits reports whether u waits for this attempt, directly or through those who asked.
@@ -306,27 +322,21 @@ func (a *attempt) waits(u event.Unit) bool {
 	return false
 }
 
-// called is what a call did, or why that is not to be committed.
-type called struct {
-	work
-	err error
-	own bool // err is what the behavior returned; else it panicked, was interrupted, or did something wrong
-}
-
-// run makes the call, after which nothing more can be asked for through its contexts.
-func (a *attempt) run(call func() error) called {
+// run makes the call, after which nothing more can be asked for through its contexts, and what was is in done. The error says why that is not to be
+// committed; own, that it is what the behavior returned: else it panicked, was interrupted, or did something wrong.
+func (a *attempt) run(call func() error) (err error, own bool) {
 	err, panicked := protect2(call)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.over = true
-	c := called{work: a.mu.work, err: err, own: err != nil && !panicked}
+	a.done = a.mu.work
 	switch {
 	case a.mu.cause != nil && (err == nil || errors.Is(err, context.Canceled)): // also when the call did not notice
-		c.err, c.own = a.mu.cause, false
-	case err == nil && a.mu.fault != nil:
-		c.err = a.mu.fault
+		return a.mu.cause, false
+	case err == nil:
+		return a.mu.fault, false
 	}
-	return c
+	return err, !panicked
 }
 
 // finish ends the contexts of the attempt; what it did is committed or rolled back.

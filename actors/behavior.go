@@ -83,11 +83,9 @@ func (u *unit) awaken(g event.Generation) error {
 		return err
 	}
 	a := u.attempt(g)
-	u.begin(a)
-	called := a.run(func() error { return u.state.activate(Query{a}, u.id.Key) })
-	u.end(a)
-	a.finish()
-	return called.err
+	defer a.finish()
+	err, _ := u.call(a, func() error { return u.state.activate(Query{a}, u.id.Key) })
+	return err
 }
 
 // page is how many events are read at once.
@@ -190,8 +188,7 @@ func (u *unit) passivate() {
 		return
 	}
 	a := u.attempt(0)
-	u.begin(a)
-	called := a.run(func() error {
+	_, _ = u.call(a, func() error {
 		if u.prog.entity() {
 			u.state.passivate(Query{a}, u.id.Key)
 		} else {
@@ -199,16 +196,14 @@ func (u *unit) passivate() {
 		}
 		return nil
 	})
-	u.end(a)
 	a.finish()
-	u.panicked(called.err)
 	u.discard()
 	observe(u.run.rt.cfg.Observer.Passivated, u.id)
 }
 
 func (u *unit) panicked(err error) {
 	var p *PanicError
-	if errors.As(err, &p) {
+	if err != nil && errors.As(err, &p) {
 		observe2(u.run.rt.cfg.Observer.Panicked, u.id, p)
 	}
 }
@@ -270,7 +265,7 @@ func (u *unit) tick(t *unitTimer, g event.Generation) (partitions.Outcome, error
 		return partitions.OK, nil
 	}
 	u.run.rt.cfg.Observer.timerFailed(u.id, t.name, r.err)
-	if c, _ := classify(r.err); c == rejected {
+	if isRejected(r.err) {
 		u.spoiled()
 		return partitions.OK, nil
 	}

@@ -155,6 +155,9 @@ func (e *classified) class() class         { return e.as }
 
 // classify gives the class of the outermost mark on err, and whether there is one.
 func classify(err error) (class, bool) {
+	if err == nil {
+		return retry, false
+	}
 	var c interface {
 		error
 		class() class
@@ -163,6 +166,11 @@ func classify(err error) (class, bool) {
 		return c.class(), true
 	}
 	return retry, false
+}
+
+func isRejected(err error) bool {
+	c, _ := classify(err)
+	return c == rejected
 }
 
 // errStopped is the cause of a behavior's context once Stop has run out of patience.

@@ -15,7 +15,7 @@ func (u *unit) attempt(g event.Generation) *attempt {
 	a := &attempt{rt: u.run.rt, prog: u.prog, unit: u.id, text: u.text, ref: u.ref, generation: g, version: u.version, began: time.Now()}
 	a.values = u.context()
 	if u.prog.entity() {
-		a.stream, a.folds = u.stream(), u.state.folds
+		a.stream, a.state = u.stream(), u.state
 	}
 	if t := u.prog.desc.Timeout; t > 0 {
 		a.deadline = a.began.Add(t)
@@ -34,19 +34,16 @@ type result struct {
 
 // execute makes the call and commits what it did: changes turns that into what the store is to do. After a commit, and only then,
 // events are folded, timers started and the mode changed.
-func (u *unit) execute(a *attempt, call func() error, changes func(*attempt, *work) (eventstore.Changes, error)) result {
-	u.begin(a)
-	called := a.run(call)
-	u.end(a)
+func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) result {
+	err, own := u.call(a, call)
 	defer a.finish()
-	c, err := eventstore.Changes{}, called.err
+	var c eventstore.Changes
 	if err == nil {
-		c, err = changes(a, &called.work)
+		c, err = changes(a)
 	}
 	if err != nil {
 		a.rollback()
-		u.panicked(err)
-		return result{outcome: failedOutcome(err), err: err, own: called.own}
+		return result{outcome: failedOutcome(err), err: err, own: own}
 	}
 	var done eventstore.Committed
 	if !isEmpty(&c) || a.begunSQL() {
@@ -54,9 +51,18 @@ func (u *unit) execute(a *attempt, call func() error, changes func(*attempt, *wo
 			return u.refused(a, err)
 		}
 	}
-	u.committed(&c, &done, called.values)
-	u.adopt(&called.work)
+	u.committed(&c, &done, a.done.values)
+	u.adopt(&a.done)
 	return result{tails: done.Tails}
+}
+
+// call makes the call of an attempt under the eyes of the watch.
+func (u *unit) call(a *attempt, call func() error) (err error, own bool) {
+	u.begin(a)
+	err, own = a.run(call)
+	u.end(a)
+	u.panicked(err)
+	return err, own
 }
 
 // refused is the result of an attempt whose commit was.
@@ -88,8 +94,8 @@ func (u *unit) committed(c *eventstore.Changes, done *eventstore.Committed, valu
 }
 
 // changes is what a call without a checkpoint changes.
-func (u *unit) changes(a *attempt, w *work) (eventstore.Changes, error) {
-	c := eventstore.Changes{}
+func (u *unit) changes(a *attempt) (eventstore.Changes, error) {
+	c, w := eventstore.Changes{}, &a.done
 	switch {
 	case len(w.events) == 0:
 	case u.prog.entity():
@@ -165,7 +171,7 @@ func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
 		}
 		u.stale = true
 	}
-	if c, marked := classify(r.err); r.err != nil && marked && c == rejected {
+	if isRejected(r.err) {
 		return u.applyRejected(e, r.err)
 	}
 	if r.err != nil {
@@ -206,9 +212,9 @@ func (u *unit) attemptOn(e *partitions.Apply) *attempt {
 }
 
 // changesWith is changes together with the checkpoints.
-func (u *unit) changesWith(moves []partitions.Move) func(*attempt, *work) (eventstore.Changes, error) {
-	return func(a *attempt, w *work) (eventstore.Changes, error) {
-		c, err := u.changes(a, w)
+func (u *unit) changesWith(moves []partitions.Move) func(*attempt) (eventstore.Changes, error) {
+	return func(a *attempt) (eventstore.Changes, error) {
+		c, err := u.changes(a)
 		c.Fence, c.Advance = u.fence(a.generation), advances(moves)
 		return c, err
 	}

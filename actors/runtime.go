@@ -54,6 +54,7 @@ const (
 type Runtime struct {
 	cfg      Config
 	programs map[string]*program
+	asks     askPool
 
 	mu struct {
 		sync.Mutex
@@ -183,14 +184,14 @@ func (r *Runtime) Drive(ctx context.Context, u event.Unit, lane event.LaneRef, s
 
 // Ask is the untyped form of the function [Ask].
 func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (any, error) {
-	k := asks.Get().(*ask)
+	k := r.asks.get()
 	k.ctx, k.in, k.caller = ctx, command, attemptOf(ctx)
 	for _, o := range opts {
 		o(&k.opts)
 	}
 	caller := k.caller
 	if err := r.enqueue(to, k); err != nil {
-		k.recycle()
+		r.asks.put(k)
 		return nil, askError(to, command, &AskError{Err: err})
 	}
 	if caller != nil {
@@ -199,6 +200,7 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 	}
 	got, ok := k.wait()
 	if ok {
+		r.asks.put(k)
 		r.tell(ctx, got.tails)
 	}
 	return got.out, askError(to, command, got.err)
@@ -310,12 +312,11 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	a.deadline, _ = ctx.Deadline()
 	a.useLocked(ctx) // nobody else has it yet
 	defer a.finish()
-	called := a.run(func() error { return f(UnitOfWork{a}) })
-	if called.err != nil {
+	if err, _ := a.run(func() error { return f(UnitOfWork{a}) }); err != nil {
 		a.rollback()
-		return called.err
+		return err
 	}
-	c := eventstore.Changes{Publish: append(called.events, called.commands...)}
+	c := eventstore.Changes{Publish: append(a.done.events, a.done.commands...)}
 	if len(c.Publish) == 0 && !a.begunSQL() {
 		return nil
 	}

@@ -67,17 +67,13 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 		return nil, result{outcome: failedOutcome(err), err: err}
 	}
 	a := u.attemptFor(k, g)
-	u.begin(a)
-	called := a.run(func() (err error) {
+	r.err, r.own = u.call(a, func() (err error) {
 		out, err = u.state.answer(Query{a}, k.in)
 		return err
 	})
-	u.end(a)
 	a.finish()
-	u.panicked(called.err)
-	r = result{err: called.err, own: called.own}
-	if called.err != nil && !called.own {
-		r.outcome = failedOutcome(called.err) // it panicked, or did not end in time
+	if r.err != nil && !r.own {
+		r.outcome = failedOutcome(r.err) // it panicked, or did not end in time
 	}
 	return out, r
 }
@@ -94,7 +90,7 @@ func (u *unit) command(k *ask, g event.Generation) (out any, r result) {
 		}
 		u.stale = true
 	}
-	if c, marked := classify(r.err); r.err != nil && marked && c == rejected && r.own {
+	if r.own && isRejected(r.err) {
 		return nil, u.rejected(k, g, r)
 	}
 	return out, r
@@ -110,8 +106,8 @@ func (u *unit) decide(k *ask, g event.Generation) (out any, r result) {
 	r = u.execute(a, func() (err error) {
 		out, err = u.state.decide(Command{UnitOfWork{a}}, u.mode, k.in)
 		return err
-	}, func(a *attempt, w *work) (eventstore.Changes, error) {
-		c, err := u.changes(a, w)
+	}, func(a *attempt) (eventstore.Changes, error) {
+		c, err := u.changes(a)
 		if err == nil && k.opts.id != "" {
 			c.Fence = u.fence(g)
 			c.Reply, err = u.keep(k, out)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -8,10 +9,7 @@ import (
 	"github.com/keyhold/keyhold/actors/internal/ring"
 )
 
-// slice is how many messages an actor is given before others that wait for a slot have their turn.
-const slice = 64
-
-// mailbox is an actor.Mailbox that runs in slices.
+// mailbox is an actor.Mailbox that, after each message, gives way to actors that wait for a slot.
 type mailbox struct {
 	owner   Actor
 	slots   *slots
@@ -68,16 +66,16 @@ func (m *mailbox) scheduleAndUnlock(wanted bool) {
 }
 
 func (m *mailbox) run() {
-	for done := 0; ; done++ {
-		if done >= slice && m.slots.wanted() {
-			m.slots.Schedule(m.process)
-			return
-		}
+	for {
 		message, system := m.next()
 		if message == nil {
 			return
 		}
 		m.invoke(message, system)
+		if m.slots.wanted() {
+			m.slots.Schedule(m.process)
+			return
+		}
 	}
 }
 
@@ -96,12 +94,29 @@ func (m *mailbox) next() (message any, system bool) {
 }
 
 func (m *mailbox) invoke(message any, system bool) {
+	returned := false
 	defer func() {
-		if reason := recover(); reason != nil {
-			m.invoker.EscalateFailure(reason, message)
-			m.owner.Failed(reason)
+		if returned {
+			return
+		}
+		reason := recover()
+		ended := reason == nil
+		if ended {
+			reason = errGoexit
+		}
+		m.invoker.EscalateFailure(reason, message)
+		m.owner.Failed(reason)
+		if ended {
+			m.slots.Schedule(m.process) // this goroutine does not come back to run
 		}
 	}()
+	m.dispatch(message, system)
+	returned = true
+}
+
+var errGoexit = errors.New("the goroutine of the actor was ended: runtime.Goexit, or FailNow of a test, was called in it")
+
+func (m *mailbox) dispatch(message any, system bool) {
 	if !system {
 		m.invoker.InvokeUserMessage(message)
 		return

@@ -3,24 +3,31 @@ package host
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/keyhold/keyhold/actors/internal/ring"
 )
 
-// slots is an actor.Dispatcher that runs a limited number of functions at once. The others wait in a queue.
+// slots is an actor.Dispatcher that runs a limited number of functions at once. The others wait in a queue, without a goroutine.
+// A few goroutines are kept when there is nothing to run: a new one would have to grow its stack first.
 type slots struct {
 	limit int
+	keep  int // idle goroutines
 	mu    struct {
 		sync.Mutex
 		running int // not counting those that are blocked; above limit for a while after unblock
-		alive   int // goroutines, the blocked ones included
+		busy    int // goroutines at work, the blocked ones included
 		ready   ring.Queue[func()]
-		idle    []chan struct{} // each closed when nothing is alive
+		spare   []chan func() // of idle goroutines; the one used last comes first
+		stopped bool          // no goroutine becomes idle any more
+		quiet   []chan struct{}
 	}
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit} }
+func newSlots(limit int) *slots {
+	return &slots{limit: limit, keep: min(limit, 2*runtime.GOMAXPROCS(0))}
+}
 
 // Schedule runs f as soon as there is a slot.
 func (s *slots) Schedule(f func()) {
@@ -33,8 +40,8 @@ func (s *slots) Schedule(f func()) {
 	s.startLocked(f)
 }
 
-// Throughput is of no use: the mailbox knows its slice.
-func (s *slots) Throughput() int { return slice }
+// Throughput is of no use: the mailbox knows when to give way.
+func (s *slots) Throughput() int { return 1 }
 
 // wanted reports whether others wait for a slot.
 func (s *slots) wanted() bool {
@@ -45,31 +52,59 @@ func (s *slots) wanted() bool {
 
 func (s *slots) startLocked(f func()) {
 	s.mu.running++
-	s.mu.alive++
+	s.mu.busy++
+	if last := len(s.mu.spare) - 1; last >= 0 {
+		idle := s.mu.spare[last]
+		s.mu.spare = s.mu.spare[:last]
+		idle <- f
+		return
+	}
 	go s.work(f)
 }
 
-// work runs f, and whatever is ready after it.
+// work runs f, and whatever there is to run after it.
 func (s *slots) work(f func()) {
+	idle := make(chan func(), 1) // room for one, so that nobody waits for this goroutine
+	returned := false
+	defer func() {
+		if !returned && f != nil { // f ended its goroutine (runtime.Goexit): another takes over its slot
+			if next := s.next(nil); next != nil {
+				go s.work(next)
+			}
+		}
+	}()
 	for f != nil {
 		f()
-		f = s.next()
+		f = s.next(idle)
+		if f == nil {
+			f = <-idle
+		}
 	}
+	returned = true
 }
 
-func (s *slots) next() func() {
+// next gives what is to be run now, in the slot of what has just been run. When there is nothing, the slot is free; what comes
+// then comes through idle, nil at the end.
+func (s *slots) next(idle chan func()) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.running <= s.limit && s.mu.ready.Len() > 0 {
 		return s.mu.ready.Pop()
 	}
 	s.mu.running--
-	s.mu.alive--
-	if s.mu.alive == 0 {
-		for _, c := range s.mu.idle {
+	s.mu.busy--
+	switch {
+	case idle == nil:
+	case s.mu.stopped || len(s.mu.spare) >= s.keep:
+		idle <- nil
+	default:
+		s.mu.spare = append(s.mu.spare, idle)
+	}
+	if s.mu.busy == 0 {
+		for _, c := range s.mu.quiet {
 			close(c)
 		}
-		s.mu.idle = nil
+		s.mu.quiet = nil
 	}
 	return nil
 }
@@ -89,20 +124,31 @@ func (s *slots) unblock() {
 	s.mu.running++
 }
 
-// wait returns when no goroutine is alive, or ctx is done.
-func (s *slots) wait(ctx context.Context) error {
-	s.mu.Lock()
-	if s.mu.alive == 0 {
-		s.mu.Unlock()
-		return nil
-	}
-	idle := make(chan struct{})
-	s.mu.idle = append(s.mu.idle, idle)
-	s.mu.Unlock()
+// stop returns when nothing runs, or ctx is done. Idle goroutines end.
+func (s *slots) stop(ctx context.Context) error {
+	quiet := s.dismiss()
 	select {
-	case <-idle:
+	case <-quiet:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for actors: %w", context.Cause(ctx))
 	}
+}
+
+// dismiss ends the idle goroutines and gives a channel that is closed when nothing runs.
+func (s *slots) dismiss() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.stopped = true
+	for _, idle := range s.mu.spare {
+		idle <- nil
+	}
+	s.mu.spare = nil
+	quiet := make(chan struct{})
+	if s.mu.busy == 0 {
+		close(quiet)
+	} else {
+		s.mu.quiet = append(s.mu.quiet, quiet)
+	}
+	return quiet
 }

@@ -37,7 +37,7 @@ func New(limit int) *System {
 // Stop waits until no actor runs, or ctx is done; then it may be called again. Actors must have been stopped, and nothing may
 // be sent any more: what is sent all the same is lost.
 func (s *System) Stop(ctx context.Context) error {
-	if err := s.slots.wait(ctx); err != nil {
+	if err := s.slots.stop(ctx); err != nil {
 		return err
 	}
 	if !s.system.IsStopped() {
