@@ -537,7 +537,7 @@ func TestActivationAndPassivationComeInPairs(t *testing.T) {
 		h.OnPassivate = func(l *ledger) { log = append(log, "passivate "+l.client) }
 		b := setup(t, []actors.Definition{h}, soonIdle)
 		b.publish(t, amounts(1, 2)...)
-		b.saw.passivated.Wait(t) 
+		b.saw.passivated.Wait(t)
 		b.publish(t, amounts(3, 3)...)
 		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Sequence == 3 })
 		want := []string{"new c", "activate c", "event 1", "event 2", "passivate c", "new c", "activate c", "event 3"}

@@ -126,8 +126,8 @@ func (u *unit) step() bool {
 	return true
 }
 
-// input gives the next thing to tell the machine. What came from outside goes first: an attempt that was cancelled is
-// not to be counted, so the machine must know of the cancellation before it hears how the attempt ended.
+// input gives the next thing to tell the machine. What came from outside goes before the answer to what it asked for: an attempt that
+// was cancelled is not to be counted, and asks are to have their turn before the next entry.
 func (u *unit) input() partitions.Input {
 	w, waiting := u.inbox.wants()
 	switch w {
@@ -145,15 +145,13 @@ func (u *unit) input() partitions.Input {
 		u.refuse(ErrStopping, false)
 		waiting = false
 	}
-	if in := u.answer; in != nil {
-		u.answer = nil
-		return in
-	}
 	if waiting && !u.told {
 		u.told = true
 		return partitions.Demand{}
 	}
-	return nil
+	in := u.answer
+	u.answer = nil
+	return in
 }
 
 // do carries out an effect that has no answer, and keeps the one that has for when the others are done.
