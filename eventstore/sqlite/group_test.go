@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -194,21 +196,65 @@ func TestLostTransactionIsToldToThoseWithSQLAndAppliedAgainForTheOthers(t *testi
 	b.must(<-b.commit(publish("e-2")))
 }
 
-func TestWithdrawnCommitIsNotApplied(t *testing.T) {
+func TestCommitWhoseContextEndsWhileItWaitsIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx, _ := b.visit(t.Context())
-	j := newJob("withdrawn", func(*connection) error {
-		t.Error("applied")
-		return nil
+	ctx, cancel := context.WithCancel(t.Context())
+	result := background(func() error {
+		_, err := b.store.Begin("impatient").Commit(ctx, publish("e-1"))
+		return err
 	})
-	b.must(b.writer().submit(t.Context(), j))
-	if !j.withdraw() {
-		t.Fatal("the writer has it already")
+	b.writer().signals.queued.WaitFor(t, func(who string) bool { return who == "impatient" })
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) || errors.Is(err, eventstore.ErrUnknownCommit) {
+		t.Errorf("commit: %v", err)
 	}
-	after := b.commit(publish("e-1"))
+	after := b.commit(publish("e-2"))
 	b.must(tx.Rollback())
 	b.must(<-after)
+	if tail := b.tail(); tail != 1 {
+		t.Errorf("tail is %d, want 1: e-2", tail)
+	}
+}
+
+// The commit is part of a group that a body keeps open for long.
+func TestCommitWhoseContextEndsWhileItIsInHandIsUnknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		tx, _ := b.visit(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		result := background(func() error {
+			_, err := b.store.Begin("impatient").Commit(ctx, publish("e-1"))
+			return err
+		})
+		b.writer().signals.queued.WaitFor(t, func(who string) bool { return who == "impatient" })
+		entered, leave := make(chan struct{}), make(chan struct{})
+		body := background(func() error {
+			tx := b.store.Begin("slow body")
+			if _, err := tx.SQL(t.Context()); err != nil {
+				return err
+			}
+			close(entered)
+			<-leave
+			return tx.Rollback()
+		})
+		b.writer().signals.queued.WaitFor(t, func(who string) bool { return who == "slow body" })
+		b.must(tx.Rollback())
+		<-entered
+		cancel()
+		if err := <-result; !errors.Is(err, eventstore.ErrUnknownCommit) || !errors.Is(err, context.Canceled) {
+			t.Errorf("commit: %v", err)
+		}
+		close(leave)
+		b.must(<-body)
+		b.size(1)
+		if tail := b.tail(); tail != 1 {
+			t.Errorf("tail is %d: it did happen, though", tail)
+		}
+		b.stop()
+	})
 }
 
 func TestStartedAgainElsewhereMakesEveryWriteStale(t *testing.T) {
@@ -221,9 +267,11 @@ func TestStartedAgainElsewhereMakesEveryWriteStale(t *testing.T) {
 		if err := <-b.commit(publish("e-2")); !errors.Is(err, eventstore.ErrStale) {
 			t.Errorf("commit: %v", err)
 		}
-		if _, err := b.store.Begin("late").SQL(t.Context()); !errors.Is(err, eventstore.ErrStale) {
+		late := b.store.Begin("late")
+		if _, err := late.SQL(t.Context()); !errors.Is(err, eventstore.ErrStale) {
 			t.Errorf("SQL: %v", err)
 		}
+		b.must(late.Rollback())
 		if err := b.store.SaveRegistry(t.Context(), eventstore.Registered{}, nil); !errors.Is(err, eventstore.ErrStale) {
 			t.Errorf("save registry: %v", err)
 		}

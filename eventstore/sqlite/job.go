@@ -19,8 +19,8 @@ type job struct {
 	// apply makes the changes. It first checks and then writes: an error for which refused is true comes before the first
 	// write. It may be called again after a rollback, so it depends on nothing but the database. nil: there is nothing
 	// to do.
-	apply func(*connection) error
-	visit *visitor // the application's own SQL, which goes before apply; nil without any
+	apply   func(*connection) error
+	visitor *visitor // the application's own SQL, which goes before apply; nil without any
 
 	err   error // what the job is answered once its group is durable
 	state atomic.Int32

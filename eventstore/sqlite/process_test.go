@@ -103,8 +103,13 @@ func TestOwnershipOutlivesAFreezeAndEndsWithTheProcess(t *testing.T) {
 		_, err := s.Start(t.Context(), eventstore.StartOptions{Node: "parent", Wait: true, Observe: func(n eventstore.Notice) { waits <- n }})
 		return err
 	})
-	if n := <-waits; n.What != "waiting for owner" || n.Who != "child" || !errors.Is(n.Error, eventstore.ErrOwned) {
-		t.Errorf("notice: %+v", n)
+	select {
+	case n := <-waits:
+		if n.What != "waiting for owner" || n.Who != "child" || !errors.Is(n.Error, eventstore.ErrOwned) {
+			t.Errorf("notice: %+v", n)
+		}
+	case err := <-started:
+		t.Fatalf("did not wait: %v", err)
 	}
 	c.signal(t, syscall.SIGKILL)
 	if err := <-started; err != nil {

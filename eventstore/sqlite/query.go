@@ -38,6 +38,7 @@ func get(ctx context.Context, q queryer, query string, args []any, into ...any) 
 // readers is the pool of connections that only read, for Keyhold's own queries.
 type readers struct {
 	db         *sql.DB
+	storeID    string
 	statements sync.Map // query -> *sql.Stmt
 }
 
@@ -69,14 +70,27 @@ func (r *readers) snapshot(ctx context.Context, f func(queryer) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // it only read
-	return f(snapshot{tx})
+	s := &snapshot{readers: r, tx: tx}
+	err = f(s)
+	_ = tx.Rollback() // it only read
+	for _, query := range s.unprepared {
+		_, _ = r.statement(ctx, query) // if it fails, the next snapshot does without it, too
+	}
+	return err
 }
 
-type snapshot struct{ tx *sql.Tx }
+// snapshot goes by the readers' prepared statements where they are there, and leaves it for later to make the others: that takes
+// a second connection of the pool, and with every connection held by a snapshot that wants one more, all would wait for ever.
+type snapshot struct {
+	readers    *readers
+	tx         *sql.Tx
+	unprepared []string
+}
 
-// query does not go by the readers' prepared statements: to prepare one takes a second connection of the pool, and with every
-// connection held by a snapshot that wants one more, all would wait for ever.
-func (s snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (s *snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if prepared, found := s.readers.statements.Load(query); found {
+		return s.tx.StmtContext(ctx, prepared.(*sql.Stmt)).QueryContext(ctx, args...)
+	}
+	s.unprepared = append(s.unprepared, query)
 	return s.tx.QueryContext(ctx, query, args...)
 }

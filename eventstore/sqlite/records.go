@@ -20,7 +20,7 @@ func (s *Store) ReadLane(ctx context.Context, ref event.LaneRef, after event.Seq
 		return each(ctx, r, `SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
 			WHERE n.category = ? AND n.key = ? AND n.lane = ? AND l.sequence > ? ORDER BY l.sequence LIMIT ?`,
 			[]any{ref.Category, ref.Key, ref.Lane, after, limit}, func(rows *sql.Rows) error {
-				e, void, err := scanEnvelope(rows, s.storeID())
+				e, void, err := scanEnvelope(rows, r.storeID)
 				if void {
 					e = emptied(e)
 				}
@@ -94,7 +94,7 @@ func (s *Store) Abandoned(ctx context.Context, after event.Position, limit int) 
 				var a eventstore.Abandoned
 				var ms int64
 				var err error
-				a.Record, _, err = scanEnvelope(rows, s.storeID(), &a.Reason, &ms)
+				a.Record, _, err = scanEnvelope(rows, r.storeID, &a.Reason, &ms)
 				a.Time = fromMillis(ms)
 				found = append(found, a)
 				return err

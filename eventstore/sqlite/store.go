@@ -137,7 +137,7 @@ func (s *Store) open(ctx context.Context, path string, opts eventstore.StartOpti
 	if err != nil {
 		return o, err
 	}
-	o.readers = &readers{db: own}
+	o.readers = &readers{db: own, storeID: o.writer.storeID}
 	if o.reader, err = openReaders(path, size); err != nil {
 		return o, err
 	}
@@ -261,11 +261,4 @@ func (s *Store) change(ctx context.Context, who string, f func(*connection) erro
 		return eventstore.ErrClosed
 	}
 	return o.writer.do(ctx, newJob(who, f))
-}
-
-func (s *Store) storeID() string {
-	if o := s.opened.Load(); o != nil {
-		return o.identity.StoreID
-	}
-	return ""
 }

@@ -205,3 +205,19 @@ func TestCommitAllocatesLittle(t *testing.T) { // counts allocations, so not in 
 	}
 	t.Logf("%.0f allocations", got)
 }
+
+// An acknowledged commit survives a power cut by these settings. A test cannot cut the power, so it looks at them.
+func TestWriterSyncsEveryCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		var got string
+		b.must(b.store.change(t.Context(), "test", func(c *connection) error {
+			_, err := c.get(`PRAGMA `+pragma, nil, &got)
+			return err
+		}))
+		if got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+}

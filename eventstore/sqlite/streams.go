@@ -21,7 +21,7 @@ func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, 
 		return each(ctx, r, `SELECT `+envelopeColumns+` FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane
 			WHERE l.stream_kind = ? AND l.stream_id = ? AND l.stream_version > ? ORDER BY l.stream_version LIMIT ?`,
 			[]any{ref.Kind, ref.ID, after, limit}, func(rows *sql.Rows) error {
-				e, _, err := scanEnvelope(rows, s.storeID())
+				e, _, err := scanEnvelope(rows, r.storeID)
 				found = append(found, e)
 				return err
 			})
@@ -92,7 +92,7 @@ func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categori
 			return err
 		}
 		for at := from; at < end && len(found) < limit; at += scanRun {
-			run, position, err := scanAll(ctx, r, s.storeID(), at, categories, limit-len(found))
+			run, position, err := scanAll(ctx, r, at, categories, limit-len(found))
 			if err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categori
 }
 
 // scanAll reads what is wanted of one run of the log, and gives the position of the last event.
-func scanAll(ctx context.Context, q queryer, storeID string, after int64, categories []string, limit int) (found []event.Envelope, last int64, err error) {
+func scanAll(ctx context.Context, r *readers, after int64, categories []string, limit int) (found []event.Envelope, last int64, err error) {
 	// CROSS JOIN keeps SQLite from beginning with the lanes.
 	wanted, arg := `NOT IN (SELECT name FROM keyhold_categories WHERE commands)`, any(nil)
 	if len(categories) > 0 {
@@ -126,10 +126,10 @@ func scanAll(ctx context.Context, q queryer, storeID string, after int64, catego
 	if arg != nil {
 		args = append(args, arg)
 	}
-	err = each(ctx, q, `SELECT `+envelopeColumns+`, l.position FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
+	err = each(ctx, r, `SELECT `+envelopeColumns+`, l.position FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
 		WHERE l.position > ? AND l.position <= ? AND l.void = 0 AND n.category `+wanted+` ORDER BY l.position LIMIT ?`,
 		append(args, limit), func(rows *sql.Rows) error {
-			e, _, err := scanEnvelope(rows, storeID, &last)
+			e, _, err := scanEnvelope(rows, r.storeID, &last)
 			found = append(found, e)
 			return err
 		})

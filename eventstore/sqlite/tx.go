@@ -10,7 +10,7 @@ import (
 type tx struct {
 	opened *opened // the store's as it was started when the unit of work began; nil when it was not
 	who    string
-	visit  *job // once SQL was called
+	job    *job // once SQL has the connection
 	door   eventstore.SQL
 	failed error // of SQL: nothing can commit any more
 	ended  bool
@@ -26,17 +26,17 @@ func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 		return nil, eventstore.ErrEnded
 	case t.opened == nil:
 		return nil, eventstore.ErrClosed
-	case t.visit != nil || t.failed != nil:
+	case t.job != nil || t.failed != nil:
 		return t.door, t.failed
 	}
 	j := newJob(t.who, nil)
-	j.visit = newVisitor(ctx)
+	j.visitor = newVisitor(ctx)
 	if t.failed = t.opened.writer.submit(ctx, j); t.failed != nil {
 		return nil, t.failed
 	}
 	select {
-	case d := <-j.visit.enter:
-		t.visit, t.door = j, d
+	case d := <-j.visitor.enter:
+		t.job, t.door = j, d
 	case t.failed = <-j.done:
 	case <-t.opened.writer.gone:
 		t.failed = j.last()
@@ -47,7 +47,7 @@ func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 	return t.door, t.failed
 }
 
-func (t *tx) Begun() bool { return t.visit != nil && !t.ended }
+func (t *tx) Begun() bool { return t.job != nil && !t.ended }
 
 func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Committed, error) {
 	if t.ended {
@@ -64,11 +64,11 @@ func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Commi
 		return err
 	}
 	var err error
-	if t.visit == nil {
+	if t.job == nil {
 		err = t.opened.writer.do(ctx, newJob(t.who, apply))
 	} else {
-		t.visit.visit.leaving <- apply
-		err = t.opened.writer.await(ctx, t.visit)
+		t.job.visitor.leaving <- apply
+		err = t.opened.writer.await(ctx, t.job)
 	}
 	if err != nil {
 		return eventstore.Committed{}, err
@@ -88,12 +88,12 @@ func (t *tx) ready(c *eventstore.Changes) error {
 }
 
 func (t *tx) Rollback() error {
-	if t.ended || t.visit == nil {
+	if t.ended || t.job == nil {
 		t.ended = true
 		return nil
 	}
 	t.ended = true
-	t.visit.visit.leaving <- nil
-	_ = t.opened.writer.await(context.Background(), t.visit) // whatever it says, nothing was committed
+	t.job.visitor.leaving <- nil
+	_ = t.opened.writer.await(context.Background(), t.job) // whatever it says, nothing was committed
 	return nil
 }

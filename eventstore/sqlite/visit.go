@@ -92,17 +92,17 @@ func (w *writer) receive(ctx context.Context, g *group, j *job) error {
 // host gives a visitor the connection until it leaves, or its context is done: then its unit of work is over, whatever it
 // does. The connection never stays with it.
 func (w *writer) host(ctx context.Context, j *job) (func(*connection) error, error) {
-	if err := j.visit.ctx.Err(); err != nil {
+	if err := j.visitor.ctx.Err(); err != nil {
 		return nil, err
 	}
 	tx, err := w.conn.BeginTx(context.Background(), nil)
 	if err != nil {
 		return nil, err
 	}
-	j.visit.enter <- door{tx}
+	j.visitor.enter <- door{tx}
 	apply, err := w.hold(ctx, j)
 	if err == nil {
-		err = j.visit.ctx.Err()
+		err = j.visitor.ctx.Err()
 	}
 	// Both wait for a statement that is under way, and close rows that were left open.
 	if err != nil {
@@ -117,13 +117,13 @@ func (w *writer) hold(ctx context.Context, j *job) (func(*connection) error, err
 	defer timer.Stop()
 	for {
 		select {
-		case apply := <-j.visit.leaving:
+		case apply := <-j.visitor.leaving:
 			if apply == nil {
 				return nil, errRolledBack
 			}
 			return apply, nil
-		case <-j.visit.ctx.Done():
-			return nil, j.visit.ctx.Err()
+		case <-j.visitor.ctx.Done():
+			return nil, j.visitor.ctx.Err()
 		case <-ctx.Done():
 			return nil, eventstore.ErrClosed
 		case <-timer.C:

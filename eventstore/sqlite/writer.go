@@ -172,7 +172,7 @@ func (w *writer) add(ctx context.Context, g *group, j *job) error {
 	if !j.take() {
 		return nil
 	}
-	if j.visit != nil {
+	if j.visitor != nil {
 		return w.receive(ctx, g, j)
 	}
 	var err error
@@ -250,7 +250,7 @@ func (w *writer) apart(g *group, lost error) {
 	w.rollback()
 	for _, j := range g.jobs {
 		switch {
-		case j.visit == nil && len(g.jobs) > 1:
+		case j.visitor == nil && len(g.jobs) > 1:
 			w.alone(j)
 		case j.err != nil:
 			j.answer(j.err)
