@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -161,6 +162,8 @@ func (f *faults) addf(format string, args ...any) { f.add(fmt.Errorf(format, arg
 func (f *faults) name(field, name string) {
 	if name == "" {
 		f.addf("%s is empty: give it a name", field)
+	} else if err := event.CheckDeclaredName(name); err != nil {
+		f.addf("%s: %w", field, err)
 	}
 }
 
@@ -188,15 +191,29 @@ type caseFault struct {
 
 var errNoFunc = errors.New("the case has no func: make it with OnCommand, OnQuery, OnEvent or On, of a func that is not nil")
 
-// structOf gives the struct type behind an event, command or reply type, and an error for types that cannot be one.
+// structOf gives the struct type of commands, queries and replies, and an error for types that cannot be one.
 func structOf(t reflect.Type) (reflect.Type, error) {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
 	if t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%s is no struct: handle a struct type or a protobuf message", t)
+		return nil, fmt.Errorf("%s is no struct: use a struct type or a protobuf message", t)
 	}
 	return t, nil
+}
+
+// eventOf gives the struct type behind a type of events: a struct as it is, a protobuf message by its pointer.
+func eventOf(t reflect.Type) (reflect.Type, error) {
+	if isMessage(t) {
+		return t.Elem(), nil
+	}
+	if t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+		return nil, fmt.Errorf("%s is a pointer: take the event by value, as %s; only protobuf messages are taken by pointer", t, t.Elem())
+	}
+	return structOf(t)
+}
+
+// isMessage reports whether t is a pointer to a protobuf message.
+func isMessage(t reflect.Type) bool {
+	_, message := t.MethodByName("ProtoReflect")
+	return message && t.Kind() == reflect.Pointer
 }
 
 // common checks what entities and handlers share.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -98,8 +99,7 @@ func OnQuery[S, In, Out any](run func(q Query, s S, in *In) (*Out, error)) Query
 // OnEvent is the case for events of type E, a struct or a pointer to a protobuf message. It gives the state after the event,
 // must depend on nothing but its arguments, and must not fail: what it is given has happened.
 func OnEvent[S, E any](fold func(s S, e E) S) FoldCase[S] {
-	in := reflect.TypeFor[E]()
-	_, err := structOf(in)
+	in, err := eventOf(reflect.TypeFor[E]())
 	if fold == nil {
 		err = errNoFunc
 	}
@@ -129,7 +129,7 @@ func (r Ref) String() string { return r.Kind + "/" + r.ID }
 func (e Entity[S]) ID(id string) Ref { return Ref{Kind: e.Kind, ID: id} }
 
 // CommandCategory is the category in which the commands sent to entities of a kind travel.
-func CommandCategory(kind string) string { return kind + ".commands" }
+func CommandCategory(kind string) string { return event.CommandsOf(kind) }
 
 // Describe implements [Definition].
 func (e Entity[S]) Describe() Description {
@@ -138,19 +138,18 @@ func (e Entity[S]) Describe() Description {
 		OnPoison: Halt, Retry: e.Retry.withDefaults(), Timeout: timeoutOrDefault(e.Timeout), StateVersion: e.Version,
 	}
 	for _, c := range e.Commands {
-		if c.err == nil && c.run != nil {
+		if c.fault().err == nil {
 			d.Types = append(d.Types, TypeUse{c.in, UseCommand}, TypeUse{c.out, UseReply})
 		}
 	}
 	for _, q := range e.Queries {
-		if q.err == nil && q.run != nil {
+		if q.fault().err == nil {
 			d.Types = append(d.Types, TypeUse{q.in, UseQuery}, TypeUse{q.out, UseReply})
 		}
 	}
 	for _, f := range e.Fold {
-		if f.err == nil && f.fold != nil {
-			t, _ := structOf(f.in)
-			d.Types = append(d.Types, TypeUse{t, UseEvent})
+		if f.fault().err == nil {
+			d.Types = append(d.Types, TypeUse{f.in, UseEvent})
 		}
 	}
 	return d
@@ -168,6 +167,9 @@ func (e Entity[S]) Faults() []error {
 	}
 	if e.Version < 0 || e.Version == 0 && e.SnapshotEvery >= 0 {
 		f.addf("Version is %d: set it to 1 and raise it whenever %s changes, or set SnapshotEvery to -1", e.Version, reflect.TypeFor[S]())
+	}
+	if e.snapshotEvery() > 0 {
+		f.snapshot(reflect.TypeFor[S]())
 	}
 	if e.Mailbox < 0 {
 		f.addf("Mailbox is %d: set 1 or more, 0 for the default", e.Mailbox)

@@ -19,6 +19,8 @@ import (
 	"github.com/keyhold/keyhold/transport/local"
 )
 
+var keys event.KeyRules
+
 // The domain of the tests: accounts of clients.
 
 type (
@@ -73,7 +75,7 @@ func route(r *codec.Registry) func(context.Context, event.Stream, any) (event.En
 		case Audited:
 			category, key = "audit", v.Client
 		}
-		if err := (event.KeyRules{}).Check(key); err != nil {
+		if err := keys.Check(key); err != nil {
 			return event.Envelope{}, fmt.Errorf("emit %T: %w", v, err)
 		}
 		enc, err := r.Encode(v)
@@ -182,10 +184,10 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 		t.Fatal(err)
 	}
 	carrier := local.New()
-	carrier.Bind(b.store, id, event.KeyRules{})
+	carrier.Bind(b.store, id, keys)
 	registry := types(t)
 	cfg := actors.Config{
-		Definitions: definitions, Store: b.store, Port: storelane.New(b.store, id.StartGeneration, event.KeyRules{}),
+		Definitions: definitions, Store: b.store, Port: storelane.New(b.store, id.StartGeneration, keys),
 		Codec: registry, Route: route(registry), Committed: carrier.Committed, Observer: b.saw.observer(t),
 	}
 	for _, o := range opts {

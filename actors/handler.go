@@ -42,15 +42,14 @@ type Behavior[B any] []Case[B]
 
 // Case handles one type of events. Make it with [On].
 type Case[B any] struct {
-	in  reflect.Type // as the func takes it: a struct or a pointer to a protobuf message
+	in  reflect.Type // the struct of the events
 	err error
 	run func(b B, ctx Context, e any) error
 }
 
 // On is the case for events of type E, a struct or a pointer to a protobuf message: On((*shipping).placed).
 func On[B, E any](run func(b B, ctx Context, e E) error) Case[B] {
-	in := reflect.TypeFor[E]()
-	_, err := structOf(in)
+	in, err := eventOf(reflect.TypeFor[E]())
 	if run == nil {
 		err = errNoFunc
 	}
@@ -77,8 +76,8 @@ func (h Handler[B]) Describe() Description {
 		}
 	}
 	for _, c := range h.On {
-		if t, err := structOf(c.in); c.in != nil && err == nil {
-			d.Types = append(d.Types, TypeUse{Type: t, Use: UseEvent})
+		if c.fault().err == nil {
+			d.Types = append(d.Types, TypeUse{Type: c.in, Use: UseEvent})
 		}
 	}
 	return d

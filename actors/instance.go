@@ -7,18 +7,12 @@ import (
 
 func (h Handler[B]) compile() *program {
 	p := &program{desc: h.Describe(), timers: h.OnTimer != nil, modes: modesOf(h.Modes), handles: map[reflect.Type]bool{}}
-	cases := newCases(h.On, h.Modes, Case[B].key)
+	cases := newCases(h.On, h.Modes, func(c Case[B]) reflect.Type { return c.in })
 	for t := range cases.base {
 		p.handles[t] = true
 	}
 	p.newInstance = func() instance { return &handlerInstance[B]{of: &h, cases: cases} }
 	return p
-}
-
-// key is the struct type of a case's events.
-func (c Case[B]) key() reflect.Type {
-	t, _ := structOf(c.in)
-	return t
 }
 
 // handlerInstance is one B.

@@ -10,6 +10,7 @@ import (
 	"github.com/keyhold/keyhold/actors/internal/host"
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -37,7 +38,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running.Load() != nil || r.mu.stopping != nil {
-		return errors.New("start: the runtime is started already, or its Stop is not through")
+		return fmt.Errorf("start: %w, or its Stop is not through", lifecycle.ErrStarted)
 	}
 	run := &running{
 		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -33,8 +32,7 @@ func (e Entity[S]) compile() *program {
 		p.queries[q.in], p.replies[q.in] = true, q.out
 	}
 	for _, f := range e.Fold {
-		t, _ := structOf(f.in)
-		common.foldings[t] = f
+		common.foldings[f.in] = f
 	}
 	p.newState = func() state { return &entityState[S]{entityCases: common} }
 	return p
@@ -168,40 +166,40 @@ func sharesMemory(t reflect.Type) bool {
 	return false
 }
 
-// snapshotFault says what a snapshot of a state of type t as JSON would lose without a word.
-func snapshotFault(t reflect.Type, path string, seen map[reflect.Type]bool) error {
+// snapshot adds what a snapshot of a state of type t, as JSON, would lose without a word.
+func (f *faults) snapshot(t reflect.Type) {
+	loses(t, t.String(), map[reflect.Type]bool{}, func(path, why string) {
+		f.addf("%s %s; change it, or set SnapshotEvery to -1", path, why)
+	})
+}
+
+func loses(t reflect.Type, path string, seen map[reflect.Type]bool, report func(path, why string)) {
 	if seen[t] || encodesItself(t) {
-		return nil
+		return
 	}
 	seen[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return snapshotFault(t.Elem(), path, seen)
+		loses(t.Elem(), path, seen, report)
 	case reflect.Chan, reflect.Func, reflect.Interface, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return fmt.Errorf("%s is a %s, which a snapshot cannot hold", path, t)
+		report(path, fmt.Sprintf("is a %s: a snapshot cannot hold it", t))
 	case reflect.Struct:
-		var errs []error
-		for f := range t.Fields() {
-			at := path + "." + f.Name
+		for field := range t.Fields() {
+			at := path + "." + field.Name
 			switch {
-			case !f.IsExported() && !f.Anonymous:
-				errs = append(errs, fmt.Errorf("%s is not exported: a snapshot would lose it", at))
-			case f.Tag.Get("json") == "-":
-				errs = append(errs, fmt.Errorf("%s has the tag json:\"-\": a snapshot would lose it", at))
+			case !field.IsExported() && !field.Anonymous:
+				report(at, "is not exported: a snapshot would lose it")
+			case field.Tag.Get("json") == "-":
+				report(at, `has the tag json:"-": a snapshot would lose it`)
 			default:
-				errs = append(errs, snapshotFault(f.Type, at, seen))
+				loses(field.Type, at, seen, report)
 			}
 		}
-		return errors.Join(errs...)
 	}
-	return nil
 }
 
 // encodesItself reports whether a type looks after its own encoding; protobuf messages are encoded by the registry.
 func encodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	if _, message := p.MethodByName("ProtoReflect"); message {
-		return true
-	}
-	return p.Implements(reflect.TypeFor[json.Marshaler]()) && p.Implements(reflect.TypeFor[json.Unmarshaler]())
+	return isMessage(p) || p.Implements(reflect.TypeFor[json.Marshaler]()) && p.Implements(reflect.TypeFor[json.Unmarshaler]())
 }

@@ -130,6 +130,9 @@ func (u *unit) step() bool {
 // was cancelled is not to be counted, and asks are to have their turn before the next entry.
 func (u *unit) input() partitions.Input {
 	w, waiting := u.inbox.wants()
+	for u.drained && (w == wantActed || w == wantWake) { // nothing may bring it back to life
+		w, waiting = u.inbox.wants()
+	}
 	switch w {
 	case wantDrain, wantCancel:
 		u.drained = true
