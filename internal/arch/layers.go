@@ -69,7 +69,7 @@ var layers = []row{
 		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal"},
 		why:  "App, Config, registration: wires the layers below, and imports no store or broker adapter, so that a program pays for what it chose"},
 
-	{path: "keyholdtest", layer: faces, plan: true, kit: true, why: "an application under test"},
+	{path: "keyholdtest", layer: faces, kit: true, why: "an application under test"},
 	{path: "console/...", layer: faces, plan: true, uses: []string{"event", "eventstore", "admin"}, why: "operator's pages, over admin"},
 	{path: "ingest/...", layer: faces, plan: true, uses: []string{"event", "transport", "outbox/..."}, why: "HTTP edge in front of the lanes"},
 
