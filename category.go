@@ -29,6 +29,9 @@ type EventType struct{ t reflect.Type }
 // EventOf names the events of type E, a struct or a protobuf message (or a pointer to one).
 func EventOf[E any]() EventType { return EventType{reflect.TypeFor[E]()} }
 
+// EventOfType is [EventOf] for a type that is known when the program runs.
+func EventOfType(t reflect.Type) EventType { return EventType{t} }
+
 // Faults gives everything that is wrong with the declaration by itself.
 func (c Category) Faults() (faults []error) {
 	add := func(format string, args ...any) {
