@@ -51,7 +51,9 @@ func TestTheStoryEndsWellAndTheCountingWouldNoticeOtherwise(t *testing.T) {
 	if strings.ContainsAny(story.String(), "\r\x1b") {
 		t.Error("control characters in a log")
 	}
-	for _, part := range []string{"[1/6] ", "[6/6] ", "with SIGKILL after ", " is halted at its event ", " is still halted at its event ", "no such address"} {
+	for _, part := range []string{
+		"[1/6] ", "[6/6] ", "with SIGKILL after ", " is halted at its event ", " is still halted at its event ", "no such address",
+	} {
 		if !strings.Contains(story.String(), part) {
 			t.Errorf("the story does not say %q", part)
 		}
@@ -65,7 +67,8 @@ func TestTheStoryEndsWellAndTheCountingWouldNoticeOtherwise(t *testing.T) {
 			statement(`DELETE FROM shipments WHERE id = 20`), func(f figures) int { return f.Lost },
 		},
 		"twice": {
-			statement(`INSERT INTO shipments (order_id, client_id, cents) SELECT order_id, client_id, cents FROM shipments WHERE id = (SELECT max(id) FROM shipments)`),
+			statement(`INSERT INTO shipments (order_id, client_id, cents)
+				SELECT order_id, client_id, cents FROM shipments WHERE id = (SELECT max(id) FROM shipments)`),
 			func(f figures) int { return f.Twice },
 		},
 		"reordered": { // the last two of one client change places

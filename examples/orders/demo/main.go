@@ -16,12 +16,13 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == workerArg {
 		os.Exit(runWorker(os.Args[2:]))
 	}
-	p := plan{Askers: 32, Parallel: 8}
+	p := plan{Askers: 32}
 	flag.IntVar(&p.Orders, "orders", 2000, "orders that are placed")
 	flag.IntVar(&p.Clients, "clients", 50, "clients that place them")
 	flag.Uint64Var(&p.Seed, "seed", 1, "of the mix of orders")
 	dir := flag.String("dir", "", "existing, empty `directory` for database, marks and log, which is kept; default: a temporary one")
 	flag.Parse()
+	p.Parallel = min(8, p.Clients/2)
 	os.Exit(demo(p, *dir, newScreen(os.Stdout)))
 }
 

@@ -90,7 +90,7 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 		halt.Unit.Key, halt.Sequence, s.refused.ID, halt.Reason, halt.Attempts, halt.Error)
 	s.screen.note("the other %d clients go on", s.Clients-1)
 
-	pid, killAfter := s.process.pid(), max(s.Askers, len(s.all)/40)
+	pid, killAfter := s.process.pid(), min(max(s.Askers, len(s.all)/40), half/2)
 	left, lost, err := s.place(ctx, s.all[half:], killAfter)
 	if err != nil {
 		return nil, err
@@ -182,8 +182,12 @@ func (s *script) startAgain(ctx context.Context, left []order) error {
 		return err
 	}
 	s.screen.note("asking once more what had no answer, with the same command ids, and the rest")
-	if unplaced, _, err := s.place(ctx, left, 0); err != nil || len(unplaced) > 0 {
-		return errors.Join(err, fmt.Errorf("%d orders could not be placed", len(unplaced)))
+	unplaced, _, err := s.place(ctx, left, 0)
+	if err == nil && len(unplaced) > 0 {
+		err = errLost
+	}
+	if err != nil {
+		return err
 	}
 	want := perClient(s.all)
 	delete(want, s.refused.Client)

@@ -163,7 +163,8 @@ func agree(e evidence) (faults []string) {
 	for _, client := range slices.Sorted(maps.Keys(perClient)) {
 		got, want := e.Clients[client], clientRow{Orders: perClient[client], Paid: e.Paid[client]}
 		if got != want {
-			faults = append(faults, fmt.Sprintf("%s: the read model has %d orders, %d paid; the log has %d, %d paid", client, got.Orders, got.Paid, want.Orders, want.Paid))
+			faults = append(faults, fmt.Sprintf("%s: the read model has %d orders, %d paid; the log has %d, %d paid",
+				client, got.Orders, got.Paid, want.Orders, want.Paid))
 		}
 	}
 	return faults
