@@ -186,7 +186,7 @@ var streams = []check{
 	}},
 	{"a reply is found by its command, as it was", func(f *fixture) {
 		reply := eventstore.Reply{
-			Stream: order7, CommandID: "c-1", Command: "order.place", Type: "order.placed_reply",
+			Stream: order7, CommandID: "c-1", Command: "order.place", Type: "order.placed_reply", Version: 3,
 			Encoding: event.Proto, Data: []byte{0, 1, 0xff}, Time: base,
 		}
 		rejected := eventstore.Reply{Stream: order7, CommandID: "c-2", Command: "order.place", Rejected: "already placed", Time: base}

@@ -84,9 +84,9 @@ func (c *connection) checkHalt(wanted eventstore.HaltRef) error {
 
 func (c *connection) writeState(changes *eventstore.Changes) error {
 	if r := changes.Reply; r != nil {
-		if _, err := c.exec(`INSERT INTO keyhold_replies (stream_kind, stream_id, command_id, command, type, encoding, rejected, time, data)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			r.Stream.Kind, r.Stream.ID, r.CommandID, r.Command, r.Type, string(r.Encoding), r.Rejected, millis(r.Time), r.Data); err != nil {
+		if _, err := c.exec(`INSERT INTO keyhold_replies (stream_kind, stream_id, command_id, command, type, version, encoding, rejected, time, data)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			r.Stream.Kind, r.Stream.ID, r.CommandID, r.Command, r.Type, r.Version, string(r.Encoding), r.Rejected, millis(r.Time), r.Data); err != nil {
 			return err
 		}
 	}

@@ -56,9 +56,9 @@ func (s *Store) ReadReply(ctx context.Context, ref event.Stream, commandID strin
 	var found bool
 	var ms int64
 	err := s.read(ctx, func(r *readers) (err error) {
-		found, err = get(ctx, r, `SELECT command, type, encoding, rejected, time, data FROM keyhold_replies
+		found, err = get(ctx, r, `SELECT command, type, version, encoding, rejected, time, data FROM keyhold_replies
 			WHERE stream_kind = ? AND stream_id = ? AND command_id = ?`, []any{ref.Kind, ref.ID, commandID},
-			&reply.Command, &reply.Type, &reply.Encoding, &reply.Rejected, &ms, &reply.Data)
+			&reply.Command, &reply.Type, &reply.Version, &reply.Encoding, &reply.Rejected, &ms, &reply.Data)
 		return err
 	})
 	if err != nil {

@@ -72,6 +72,7 @@ CREATE TABLE keyhold_replies (
   command_id  TEXT    NOT NULL,
   command     TEXT    NOT NULL,
   type        TEXT    NOT NULL,
+  version     INTEGER NOT NULL, -- of the type
   encoding    TEXT    NOT NULL,
   rejected    TEXT    NOT NULL,
   time        INTEGER NOT NULL,
