@@ -10,8 +10,20 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// expected are the units of which the test said that they are halted, or set events aside.
-type expected struct{ halted, dead map[event.Unit]bool }
+// expected is what the test said it wants of what nobody wants: units that are halted, events set aside.
+type expected struct {
+	halted map[event.Unit]bool
+	dead   map[letter]bool
+}
+
+// letter names a dead letter.
+type letter struct {
+	unit event.Unit
+	lane event.LaneRef
+	seq  event.Sequence
+}
+
+func letterOf(d *eventstore.Dead) letter { return letter{d.Unit, d.Lane, d.Sequence} }
 
 func (e *expected) halt(u event.Unit, yes bool) {
 	if e.halted == nil {
@@ -20,11 +32,11 @@ func (e *expected) halt(u event.Unit, yes bool) {
 	e.halted[u] = yes
 }
 
-func (e *expected) deadLetter(u event.Unit) {
+func (e *expected) deadLetter(d *eventstore.Dead) {
 	if e.dead == nil {
-		e.dead = map[event.Unit]bool{}
+		e.dead = map[letter]bool{}
 	}
-	e.dead[u] = true
+	e.dead[letterOf(d)] = true
 }
 
 // surprises fails the test for the errors of this step that it did not ask for.
@@ -51,13 +63,13 @@ func (k *Kit) stuck() {
 			k.T.Errorf("%s is halted at %s #%d, %s, and the test did not expect it: %s%s", h.Unit, h.Lane, h.Sequence, h.EventType, why(h.Reason, h.Error), hint(h.Error))
 		}
 	}
-	for _, def := range k.declared.handlers() {
-		dead, err := k.store.ListDead(ctx, def, event.Position{}, most)
+	for _, name := range k.declared.handlers() {
+		dead, err := k.store.ListDead(ctx, name, event.Position{}, most)
 		if err != nil {
 			k.T.Errorf("look for dead letters: %v", err)
 		}
 		for _, d := range dead {
-			if !k.expected.dead[d.Unit] {
+			if !k.expected.dead[letterOf(&d)] {
 				k.T.Errorf("%s set %s #%d aside, %s, and the test did not expect it: %s%s", d.Unit, d.Lane, d.Sequence, d.Type, why(d.Reason, d.Error), hint(d.Error))
 			}
 		}

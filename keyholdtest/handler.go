@@ -2,6 +2,7 @@ package keyholdtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keyhold/keyhold"
@@ -100,27 +101,19 @@ func (h *HandlerTest) ThenNotHalted() *HandlerTest {
 	return h
 }
 
-// ThenDeadLettered asserts that an event of a key was set aside, for a reason that has this text in it.
-func (h *HandlerTest) ThenDeadLettered(key, reason string) *HandlerTest {
+// ThenDeadLettered asserts which events were set aside, of all keys, all of them and in order: by a text in the reason of each. None is
+// nothing.
+func (h *HandlerTest) ThenDeadLettered(reasons ...string) *HandlerTest {
 	h.k.T.Helper()
-	h.k.start()
-	dead, err := h.k.store.ListDead(h.k.T.Context(), h.desc.Name, event.Position{}, most)
-	if err != nil {
-		h.k.T.Fatalf("dead letters of %s: %v", h.desc.Name, err)
-	}
-	var reasons []string
-	for _, d := range dead {
-		if d.Unit == h.unit(key) {
-			reasons = append(reasons, why(d.Reason, d.Error))
+	var got []string
+	for _, c := range h.k.journal.by(handled(h.desc.Name)) {
+		for i := range c.Dead {
+			h.k.expected.deadLetter(&c.Dead[i])
+			got = append(got, why(c.Dead[i].Reason, c.Dead[i].Error))
 		}
 	}
-	if len(reasons) == 0 {
-		h.k.errorf("%s has no dead letter, want one because of %q", h.unit(key), reason)
-		return h
-	}
-	h.k.expected.deadLetter(h.unit(key))
-	if all := strings.Join(reasons, "\n"); !strings.Contains(all, reason) {
-		h.k.errorf("%s has dead letters because of %q, want %q", h.unit(key), all, reason)
+	if !slices.EqualFunc(got, reasons, strings.Contains) {
+		h.k.errorf("%s set %d events aside because of %q, want %q", h.desc.Name, len(got), got, reasons)
 	}
 	return h
 }

@@ -20,7 +20,8 @@ type journal struct {
 		commits  []eventstore.Changes // that were made, in order
 		attempts map[string]int       // at events, by handler
 		failures []failure
-		log      strings.Builder
+		lines    []string // logged
+		dropped  int      // lines after the most that anybody reads
 	}
 }
 
@@ -35,7 +36,7 @@ func (j *journal) reset() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.mu.commits, j.mu.attempts, j.mu.failures = nil, nil, nil
-	j.mu.log.Reset()
+	j.mu.lines, j.mu.dropped = nil, 0
 }
 
 func (j *journal) committed(c eventstore.Changes) {
@@ -95,13 +96,20 @@ func (j *journal) take(match func(event.Unit) bool) []failure {
 	return taken
 }
 
-// Write takes what is logged.
+// Write takes a line of the log.
 func (j *journal) Write(line []byte) (int, error) {
+	const most = 50
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mu.log.Write(line)
+	if len(j.mu.lines) < most {
+		j.mu.lines = append(j.mu.lines, string(line))
+	} else {
+		j.mu.dropped++
+	}
+	return len(line), nil
 }
 
+// handler makes the application's log a part of the journal.
 func (j *journal) handler() slog.Handler {
 	return slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -115,11 +123,14 @@ func (j *journal) handler() slog.Handler {
 func (j *journal) account() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.mu.log.Len() == 0 {
+	if len(j.mu.lines) == 0 {
 		return ""
 	}
-	lines := strings.TrimSuffix(j.mu.log.String(), "\n")
-	return "\nlogged meanwhile:\n  " + strings.ReplaceAll(lines, "\n", "\n  ")
+	text := "\nlogged meanwhile:\n  " + strings.TrimSuffix(strings.Join(j.mu.lines, "  "), "\n")
+	if j.mu.dropped > 0 {
+		text += fmt.Sprintf("\n  and %d lines more", j.mu.dropped)
+	}
+	return text
 }
 
 // The reasons of halts and dead letters for which no attempt was made.
