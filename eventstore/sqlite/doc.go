@@ -14,6 +14,10 @@
 // as long as its body takes, while all other writes wait: so do slow work before SQL, not after. It loses the
 // connection when its context is done. Reads never wait for it.
 //
+// SQL of a unit of work stays inside it: what reaches beyond is refused ([ErrNotAllowed]). A statement whose context is done may run on
+// for a second before it is interrupted. Interrupting one that writes, INSERT OR ROLLBACK and RAISE(ROLLBACK) make SQLite give up the whole
+// transaction: then the others of the group are committed anew, but for those with SQL, which are told to try again.
+//
 // # Not promised
 //
 // A network file system (its locks, and the shared memory of the write-ahead log, do not work there). Any other program

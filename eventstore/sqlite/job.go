@@ -17,10 +17,9 @@ const settleTime = 2 * time.Second
 type job struct {
 	who string // names the caller in messages
 	// apply makes the changes. It first checks and then writes: an error for which refused is true comes before the first
-	// write. It may be called again after a rollback, so it depends on nothing but the database. nil: there is nothing
-	// to do.
+	// write. It may be called again after a rollback, so it depends on nothing but the database.
 	apply   func(*connection) error
-	visitor *visitor // the application's own SQL, which goes before apply; nil without any
+	visitor *visitor // the application's own SQL, which goes before apply and brings it; nil without any
 
 	err   error // what the job is answered once its group is durable
 	state atomic.Int32

@@ -58,35 +58,103 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 	return purged, nil
 }
 
+// purgeRecords deletes and empties records, up to limit in all.
 func (c *connection) purgeRecords(before time.Time, limit int) (int, error) {
-	type record struct {
-		position, lane, sequence int64
-		void                     bool
+	old, err := c.oldRecords(before, limit)
+	if err != nil {
+		return 0, err
 	}
-	var old []record
-	err := each(noContext, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
-		WHERE l.stream_version IS NULL AND l.time < ?
+	purged := 0
+	firsts := make(map[int64]event.Sequence) // first record kept of each lane that was looked at
+	for _, r := range old {
+		first, seen := firsts[r.lane]
+		if !seen {
+			var n int
+			if n, first, err = c.purgePrefix(r.lane, before, limit-purged); err != nil {
+				return 0, err
+			}
+			purged += n
+			firsts[r.lane] = first
+		}
+		if purged == limit {
+			break
+		}
+		if r.sequence <= first {
+			continue // it is deleted, or will be by the next batch
+		}
+		if err := c.emptyRecord(r); err != nil {
+			return 0, err
+		}
+		purged++
+	}
+	return purged, nil
+}
+
+// oldRecord is one that goes, in one way or the other.
+type oldRecord struct {
+	position, lane int64
+	sequence       event.Sequence
+	void           bool
+}
+
+func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, err error) {
+	err = each(noContext, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
+		WHERE l.stream_version IS NULL AND l.held = 0 AND l.time < ?
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
 			WHERE s.category = n.category AND l.sequence > coalesce(p.sequence, 0))
 		ORDER BY l.time LIMIT ?`, []any{millis(before), limit}, func(rows *sql.Rows) error {
-		var r record
+		var r oldRecord
 		err := rows.Scan(&r.position, &r.lane, &r.sequence, &r.void)
 		old = append(old, r)
 		return err
 	})
+	return old, err
+}
+
+// purgePrefix deletes, up to limit, the old and the emptied records of a lane that nothing else lies below. It tells how many,
+// and the sequence of the first record that is left, the highest possible where none is.
+func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purged int, first event.Sequence, err error) {
+	if first, err = c.firstKept(lane); err != nil {
+		return 0, 0, err
+	}
+	var passed event.Sequence
+	if _, err := c.get(`SELECT coalesce(min(coalesce(p.sequence, 0)), 9223372036854775807)
+		FROM keyhold_lanes n JOIN keyhold_subscriptions s ON s.category = n.category LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = n.id
+		WHERE n.id = ?`, []any{lane}, &passed); err != nil {
+		return 0, 0, err
+	}
+	end := first + event.Sequence(limit)
+	if _, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = ? AND sequence < ?
+		AND (stream_version IS NOT NULL OR sequence > ? OR type <> '' AND time >= ?) ORDER BY sequence LIMIT 1`,
+		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {
+		return 0, first, err
+	}
+	n, err := c.exec(`DELETE FROM keyhold_log WHERE lane = ? AND sequence < ?`, lane, end)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	for _, r := range old {
-		if _, err := c.exec(`DELETE FROM keyhold_log WHERE position = ?`, r.position); err != nil {
-			return 0, err
-		}
-		if !r.void {
-			continue
-		}
-		if _, err := c.exec(`DELETE FROM keyhold_abandoned WHERE lane = ? AND sequence = ?`, r.lane, r.sequence); err != nil {
-			return 0, err
-		}
+	if _, err := c.exec(`DELETE FROM keyhold_abandoned WHERE lane = ? AND sequence < ?`, lane, end); err != nil {
+		return 0, 0, err
 	}
-	return len(old), nil
+	if first, err = c.firstKept(lane); err != nil {
+		return 0, 0, err
+	}
+	// When an emptied record is the first now, it is up to the next purge.
+	_, err = c.exec(`UPDATE keyhold_log SET held = 0 WHERE lane = ? AND sequence = ? AND held = 1`, lane, first)
+	return int(n), first, err
+}
+
+func (c *connection) firstKept(lane int64) (first event.Sequence, err error) {
+	_, err = c.get(`SELECT coalesce(min(sequence), 9223372036854775807) FROM keyhold_log WHERE lane = ?`, []any{lane}, &first)
+	return first, err
+}
+
+// emptyRecord makes a void of a record that has something below it that stays.
+func (c *connection) emptyRecord(r oldRecord) error {
+	if _, err := c.exec(`UPDATE keyhold_log SET void = 1, held = 1, type = '', version = 0, encoding = '', tenant = NULL, correlation = NULL,
+		causation = NULL, trace_parent = NULL, trace_state = NULL, data = NULL WHERE position = ?`, r.position); err != nil || !r.void {
+		return err
+	}
+	_, err := c.exec(`DELETE FROM keyhold_abandoned WHERE lane = ? AND sequence = ?`, r.lane, r.sequence)
+	return err
 }

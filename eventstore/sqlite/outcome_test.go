@@ -1,10 +1,7 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -17,72 +14,6 @@ type fault int
 
 func (f fault) Error() string { return "injected fault" }
 func (f fault) Code() int     { return int(f) }
-
-// faultyDriver makes the next COMMIT fail, before or after it was done.
-type faultyDriver struct {
-	driver.Connector
-	opened atomic.Int32
-	next   atomic.Pointer[commitFault]
-}
-
-type commitFault struct {
-	err  error
-	done bool // the commit happens all the same
-}
-
-func (d *faultyDriver) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := d.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.opened.Add(1)
-	return faultyConn{c.(driverConn), d}, nil
-}
-
-type faultyConn struct {
-	driverConn
-	driver *faultyDriver
-}
-
-func (c faultyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	s, err := c.driverConn.PrepareContext(ctx, query)
-	if err == nil && query == "COMMIT" {
-		return faultyCommit{s, c.driver}, nil
-	}
-	return s, err
-}
-
-type faultyCommit struct {
-	driver.Stmt
-	driver *faultyDriver
-}
-
-func (s faultyCommit) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	f := s.driver.next.Swap(nil)
-	if f == nil || f.done {
-		if r, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args); f == nil || err != nil {
-			return r, err
-		}
-	}
-	return nil, f.err
-}
-
-func (s faultyCommit) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
-}
-
-func setupFaulty(t *testing.T) (*bundle, *faultyDriver) {
-	t.Helper()
-	d := new(faultyDriver)
-	b := setup(t, func(s *Store) {
-		dial := s.dial
-		s.dial = func(dsn string) (_ driver.Connector, err error) {
-			d.Connector, err = dial(dsn)
-			return d, err
-		}
-	})
-	return b, d
-}
 
 func TestErrorOfCommitIsForAllOfTheGroupAndUnknownOnlyWhereItIs(t *testing.T) {
 	t.Parallel()
@@ -100,7 +31,7 @@ func TestErrorOfCommitIsForAllOfTheGroupAndUnknownOnlyWhereItIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b, d := setupFaulty(t)
+			b, d := setupSeen(t)
 			tx, db := b.visit(t.Context())
 			b.exec(db, `INSERT INTO shipments (id) VALUES ('s-1')`)
 			first, refused := b.commit(emit("o-1", 0)), b.commit(emit("o-1", 0))

@@ -33,7 +33,7 @@ func (s *Store) ReadLane(ctx context.Context, ref event.LaneRef, after event.Seq
 	}
 	for i := range found {
 		if found[i].Sequence != found[0].Sequence+event.Sequence(i) {
-			return found[:i], nil // the next one was purged
+			return found[:i], nil // the next one is lost
 		}
 	}
 	return found, nil

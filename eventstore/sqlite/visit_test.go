@@ -289,7 +289,7 @@ func TestRowsLeftOpenDoNotHoldACommitUp(t *testing.T) {
 
 func TestStatementThatRunsOnForEverIsInterrupted(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(s *Store) {
+	b, d := setupSeen(t, func(s *Store) {
 		tune := s.tune
 		s.tune = func(w *writer) {
 			tune(w)
@@ -308,6 +308,7 @@ func TestStatementThatRunsOnForEverIsInterrupted(t *testing.T) {
 			_, err := db.ExecContext(ctx, query)
 			return err
 		})
+		d.begun.WaitFor(t, func(q string) bool { return q == query })
 		cancel()
 		if err := <-running; !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)

@@ -27,7 +27,8 @@ CREATE TABLE keyhold_log (
   position       INTEGER PRIMARY KEY AUTOINCREMENT,
   lane           INTEGER NOT NULL, -- keyhold_lanes.id
   sequence       INTEGER NOT NULL,
-  void           INTEGER NOT NULL DEFAULT 0, -- 1: abandoned. What it was stays here, for the stream and for people
+  void           INTEGER NOT NULL DEFAULT 0, -- 1: abandoned (what it was stays here, for the stream and for people), or emptied by a purge (type is '')
+  held           INTEGER NOT NULL DEFAULT 0, -- 1: emptied, and kept for no other reason than that something below it in its lane stays
   id             TEXT    NOT NULL,
   type           TEXT    NOT NULL,
   version        INTEGER NOT NULL,
@@ -45,7 +46,7 @@ CREATE TABLE keyhold_log (
 ) STRICT;
 CREATE UNIQUE INDEX keyhold_log_lane ON keyhold_log (lane, sequence);
 CREATE UNIQUE INDEX keyhold_log_stream ON keyhold_log (stream_kind, stream_id, stream_version) WHERE stream_version IS NOT NULL;
-CREATE INDEX keyhold_log_loose ON keyhold_log (time) WHERE stream_version IS NULL; -- what a purge may delete, oldest first
+CREATE INDEX keyhold_log_loose ON keyhold_log (time) WHERE stream_version IS NULL AND held = 0; -- what a purge may delete or empty, oldest first
 
 -- Records that can never be delivered, and why; each is a row of keyhold_log with void = 1.
 CREATE TABLE keyhold_abandoned (
