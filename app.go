@@ -45,10 +45,8 @@ const (
 
 // running is what exists between a Start and its Stop. It is immutable.
 type running struct {
-	identity eventstore.Identity
-	runtime  *actors.Runtime
-	router   *router
-	commands *plan
+	runtime *actors.Runtime
+	router  *router
 }
 
 // New makes an application. It does no I/O and starts nothing; what is wrong with cfg is reported by [App.Start], together with
@@ -111,7 +109,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 	if err != nil {
 		return nil, errors.Join(a.cfg.faults(), faults, err)
 	}
-	var caps transport.Capabilities
+	caps := ^transport.Capabilities(0) // with no transport, its lack is all there is to say
 	if a.cfg.Transport != nil {
 		caps = a.cfg.Transport.Capabilities()
 	}
@@ -171,7 +169,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 		return nil, err
 	}
 	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
-	return &running{identity: id, runtime: runtime, router: router, commands: p}, nil
+	return &running{runtime: runtime, router: router}, nil
 }
 
 // register compares the plan with the store's registry and saves it there.

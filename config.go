@@ -15,7 +15,7 @@ import (
 // Config is what an [App] is made of. Name, Store and Transport must be set; zero fields take their default.
 type Config struct {
 	Name      string              // of the application, the same on all its nodes; a name by the rules of categories
-	Store     eventstore.Store    // sqlite.Open("orders.db"), memory.New()
+	Store     eventstore.Store    // sqlite.Open("orders.db"), memory.Open()
 	Transport transport.Transport // local.New(), inline.New()
 
 	Node           string // of this process in messages; default Name@host
@@ -74,7 +74,7 @@ func (c Config) faults() error {
 		add("Name: %w", err)
 	}
 	if c.Store == nil {
-		add("Store is nil: set sqlite.Open(path), or memory.New() in tests")
+		add("Store is nil: set sqlite.Open(path), or memory.Open() in tests")
 	}
 	if c.Transport == nil {
 		add("Transport is nil: set local.New(), or inline.New() in tests")

@@ -2,12 +2,9 @@ package keyhold
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/keyhold/keyhold/actors"
-	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -53,12 +50,8 @@ func Do(ctx context.Context, app *App, f func(UnitOfWork) error) error {
 // Tx is a transaction of the application's own, made by [App.BeginTx], into which [PublishTx] puts events. It is used by one
 // goroutine at a time and must end with Commit or Rollback; on SQLite nobody else writes until it does.
 type Tx struct {
-	SQL
-	app  *App
-	run  *running
-	tx   eventstore.Tx
-	ctx  context.Context // of BeginTx; bounds the transaction, and is what Commit goes by
-	work eventstore.Changes
+	*eventstore.UserTx
+	run *running
 }
 
 // BeginTx begins a transaction on the application's store. When ctx ends before Commit, it is rolled back.
@@ -67,57 +60,37 @@ func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := a.cfg.Store.Begin("BeginTx")
-	sql, err := tx.SQL(ctx)
+	tx, err := eventstore.BeginUserTx(ctx, a.cfg.Store, "a transaction of the application")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("begin transaction: %w", err), tx.Rollback())
+		return nil, err
 	}
-	return &Tx{SQL: sql, app: a, run: r, tx: tx, ctx: ctx}, nil
+	tx.OnCommit(func(done eventstore.Committed) {
+		if len(done.Tails) > 0 {
+			a.transportFault(a.cfg.Transport.Committed(ctx, done.Tails))
+		}
+	})
+	return &Tx{UserTx: tx, run: r}, nil
 }
-
-// Commit makes the transaction durable, and the events published in it. After an error nothing of it is, but for
-// [eventstore.ErrUnknownCommit].
-func (t *Tx) Commit() error {
-	done, err := t.tx.Commit(t.ctx, t.work)
-	if err != nil {
-		return fmt.Errorf("commit transaction: %w", err)
-	}
-	if len(done.Tails) > 0 {
-		t.app.transportFault(t.app.cfg.Transport.Committed(t.ctx, done.Tails))
-	}
-	return nil
-}
-
-// Rollback ends the transaction without a trace. After Commit it is a no-op.
-func (t *Tx) Rollback() error { return t.tx.Rollback() }
 
 // PublishTx puts events into a transaction of your own, begun with [App.BeginTx]: they are committed with it, or not at all. Pass
 // all events of a transaction in one call; a second one is refused. What is wrong with an event, its key for
 // instance, is said here, and nothing is put.
 func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
+	r, err := app.live()
+	if err != nil {
+		return err
+	}
 	own, ok := tx.(*Tx)
-	if !ok || own.app != app {
-		return fmt.Errorf("publish in transaction: %T was not begun by this application's BeginTx", tx)
+	if !ok || own.run != r {
+		return fmt.Errorf("publish in transaction: %T was not begun by BeginTx of this application since its start", tx)
 	}
-	if len(own.work.Publish) > 0 {
-		return errors.New("publish in transaction: events were published in it already: pass all of them in one call")
+	all, err := r.router.envelopes(ctx, events)
+	if err == nil && len(all) > 0 {
+		err = own.Stage(eventstore.Changes{Publish: all})
 	}
-	var all []event.Envelope
-	var faults []error
-	for _, e := range events {
-		env, err := own.run.router.Route(ctx, event.Stream{}, e)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		env.ID, env.Time = event.NewID(), time.Now().UTC().Truncate(time.Millisecond)
-		env.CorrelationID = env.ID
-		all = append(all, env)
-	}
-	if err := errors.Join(faults...); err != nil {
+	if err != nil {
 		return fmt.Errorf("publish in transaction: %w", err)
 	}
-	own.work.Publish = all
 	return nil
 }
 

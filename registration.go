@@ -80,13 +80,10 @@ func (r *resolver) addf(format string, args ...any) {
 // of names a behavior in messages.
 func of(d actors.Description) string { return fmt.Sprintf("%s %q", d.Kind, d.Name) }
 
-// names checks the names of behaviors. Two of one name would share one consumer group, and so their events.
+// names finds behaviors of one name: they would share one consumer group, and so their events.
 func (r *resolver) names() {
 	first := map[string]actors.Description{}
 	for _, d := range r.plan.descriptions {
-		if err := event.CheckDeclaredName(d.Name); err != nil && d.Name != "" {
-			r.addf("%s: Name: %w", of(d), err)
-		}
 		if other, ok := first[d.Name]; ok && d.Name != "" {
 			r.addf("%s: the name is taken by the %s of that name: handlers and entity kinds share one name space, rename one", of(d), other.Kind)
 			continue
@@ -394,17 +391,15 @@ func (r *registrar) handler(d actors.Description, old eventstore.Handler, known 
 
 // start settles where a subscription begins that the store does not know yet.
 func (r *registrar) start(d actors.Description, category string) {
-	if d.Kind == eventstore.EntityKind || !r.hasEvents[category] {
+	if d.Kind == eventstore.EntityKind {
 		return
 	}
-	switch at, timed := d.StartFrom.Time(); {
-	case timed:
-		r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, From: at})
-	case d.StartFrom == actors.Now:
-		r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, Now: true})
-	case d.StartFrom == "":
+	if d.StartFrom == "" && r.hasEvents[category] {
 		r.addf("%s: StartFrom is not set, and category %q, new to it, has events: set Oldest, Now or Since(time)", of(d), category)
 	}
+	// Oldest is a zero time. Without a start, what was purged of a lane, or all of it, would be missing to the handler.
+	at, _ := d.StartFrom.Time()
+	r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, Now: d.StartFrom == actors.Now, From: at})
 }
 
 func union(a, b []string) []string {

@@ -355,7 +355,9 @@ func TestRegistrationStartsNewSubscriptionsWhereTheyAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []eventstore.Start{{Handler: "now", Category: "order", Now: true}, {Handler: "since", Category: "order", From: at}}
+	want := []eventstore.Start{
+		{Handler: "oldest", Category: "order"}, {Handler: "now", Category: "order", Now: true}, {Handler: "since", Category: "order", From: at},
+	}
 	if d := cmp.Diff(want, starts); d != "" {
 		t.Error(d)
 	}
@@ -367,6 +369,22 @@ func TestRegistrationStartsNewSubscriptionsWhereTheyAsk(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"order.place"}, listed(save)["order"]); d != "" {
 		t.Errorf("an entity lists its commands: %s", d)
+	}
+}
+
+func TestRegistrationStartsNewSubscriptionsOfACategoryWhoseEventsAreGone(t *testing.T) {
+	t.Parallel()
+	in := declared{behaviors: []actors.Definition{
+		order("order"), handler("anywhere", "client_id", "order"),
+		with(handler("now", "client_id", "order"), func(h *Handler[*book]) { h.StartFrom = Now }),
+	}}
+	_, starts, err := registerWith(t, in, eventstore.Registered{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []eventstore.Start{{Handler: "anywhere", Category: "order"}, {Handler: "now", Category: "order", Now: true}}
+	if d := cmp.Diff(want, starts); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -2,8 +2,10 @@ package keyhold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
@@ -60,6 +62,26 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	}, nil
 }
 
+// envelopes makes events ready that begin something: no event or command led to them. The error names all that are wrong.
+func (r *router) envelopes(ctx context.Context, events []any) ([]event.Envelope, error) {
+	all := make([]event.Envelope, 0, len(events))
+	var faults []error
+	for _, e := range events {
+		env, err := r.Route(ctx, event.Stream{}, e)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		env.ID, env.Time = event.NewID(), time.Now().UTC().Truncate(time.Millisecond)
+		env.CorrelationID = env.ID
+		if len(all) > 0 {
+			env.CorrelationID = all[0].ID
+		}
+		all = append(all, env)
+	}
+	return all, errors.Join(faults...)
+}
+
 func (t route) keyOf(v any, bucket string) (string, error) {
 	if t.key != nil {
 		key, err := t.key(v)
@@ -69,7 +91,7 @@ func (t route) keyOf(v any, bucket string) (string, error) {
 		return key, nil
 	}
 	if bucket == "" {
-		return "", fmt.Errorf("the category has no key: name the entity that the event belongs to with keyhold.For(id, event)")
+		return "", errors.New("the category has no key: name the entity that the event belongs to with keyhold.For(id, event)")
 	}
 	return event.Bucket(bucket, t.buckets), nil
 }
