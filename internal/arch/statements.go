@@ -21,6 +21,7 @@ var starters = []exception{
 
 // sleepers may wait for a time in a test.
 var sleepers = []exception{
+	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},
 	{"keyholdtest/kit.go", "lets virtual time pass, and refuses where time is real"},
 	{"guarantees/app_test.go", "a process under test looks at what it has written; nobody in it could send a signal that survives the next kill"},
 }
@@ -32,7 +33,6 @@ var keepers = []exception{
 	{"actors/inbox.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/attempt.go", "what the context of a behavior is made of"},
 	{"actors/running.go", "what calls made between Start and Stop go by; Stop cancels it"},
-	{"doors.go", "a transaction is bounded by the context that began it, as in database/sql"},
 	{"eventstore/sqlite/visit.go", "a request in a queue carries its caller's context, as in net/http"},
 }
 
