@@ -118,7 +118,10 @@ func (e *Idle) String() string {
 
 func (f *Failure) String() string {
 	s := fmt.Sprintf("%s %s", place(f.Lane, f.Sequence), f.Reason)
-	if f.Attempts > 0 {
+	switch {
+	case f.Attempts == 1:
+		s += " after 1 attempt"
+	case f.Attempts > 1:
 		s += fmt.Sprintf(" after %d attempts", f.Attempts)
 	}
 	if f.Error != "" {

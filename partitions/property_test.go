@@ -92,6 +92,7 @@ type anyWorld struct {
 	m        *sim.Monitor
 	now      partitions.Tick
 	noDrains bool
+	types    map[event.Position]string
 	seen     map[string]bool // kinds of effects since it was last emptied, and all Idles
 	told     []told
 	said     string
@@ -125,7 +126,8 @@ func drawWorld(t *rapid.T) *anyWorld {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w := &anyWorld{cfg: &cfg, lanes: []event.LaneRef{lane("order"), lane("order/backfill")}, now: 1, seen: make(map[string]bool)}
+	w := &anyWorld{cfg: &cfg, lanes: []event.LaneRef{lane("order"), lane("order/backfill")}, now: 1,
+		types: make(map[event.Position]string), seen: make(map[string]bool)}
 	w.m = sim.NewMonitor(w.cfg, event.Unit{Name: "shipping", Key: "a"}, w.lanes)
 	return w
 }
@@ -259,7 +261,12 @@ func (w *anyWorld) drawEntries(t *rapid.T) []event.Envelope {
 			next = event.Sequence(rapid.IntRange(1, 6).Draw(t, "from"))
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "entries") {
-			kind := rapid.SampledFrom([]string{"placed", "placed", "placed", "ignored", "", "newer"}).Draw(t, "type")
+			place := event.Position{Lane: ref, Sequence: next}
+			kind, known := w.types[place]
+			if !known { // an entry is the same whenever it is read
+				kind = rapid.SampledFrom([]string{"placed", "placed", "placed", "ignored", "", "newer"}).Draw(t, "type")
+				w.types[place] = kind
+			}
 			entries = append(entries, event.Envelope{Type: kind, Category: ref.Category, Key: ref.Key, Lane: ref.Lane, Sequence: next})
 			if next++; rapid.IntRange(0, 9).Draw(t, "hole") == 0 {
 				next++

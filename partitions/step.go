@@ -222,9 +222,8 @@ func (m *Machine) recoverDone(in RecoverDone) {
 	for i := range m.lanes {
 		l, p := &m.lanes[i], in.Checkpoints[i]
 		l.durable, l.durableID, l.at, l.id = p.Sequence, p.EventID, p.Sequence, p.EventID
-		l.acked = 0 // the group may be anywhere
 	}
-	m.reack = m.cfg.Leased
+	m.reack = m.cfg.Leased // the group may be anywhere
 	if m.suspect {
 		m.note(Note{Kind: NoteSuspect})
 	}

@@ -1,0 +1,499 @@
+package partitions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// TestEverySmallWorld drives real machines through every interleaving of a small world: one unit with one lane and two
+// entries, two owners, a store and a broker, and a few faults: replies that are lost, calls that fail, leases that run out while an
+// owner does not notice, a crash, a drain, a broker that forgets. Effects land once and in order, no stale owner commits, no two owners are inside or
+// serve under valid leases, and from every state the last entry is still applied if no other fault comes.
+//
+// It finds what goes wrong by the shortest way there is. The large worlds are internal/sim's.
+func TestEverySmallWorld(t *testing.T) {
+	t.Parallel()
+	for _, f := range []faults{
+		{late: 2},
+		{late: 1, lost: 1},
+		{late: 1, flushed: 1},
+		{late: 1, crashed: 1},
+		{late: 1, drained: 1},
+		{lost: 1, crashed: 1},
+		{lost: 1, drained: 1},
+		{lost: 1, flushed: 1},
+		{lost: 2},
+	} {
+		if testing.Short() && f.late+f.lost < 2 {
+			continue
+		}
+		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+			t.Parallel()
+			x := explore("", f)
+			if x.wrong != "" {
+				t.Fatalf("%s, after\n%s", x.wrong, x.story)
+			}
+			t.Logf("%d states, %d of them cut off by the highest generation", len(x.states), x.cut)
+		})
+	}
+}
+
+// TestSmallWorldsNeedTheRules takes a rule out of the world, and looks for the harm.
+func TestSmallWorldsNeedTheRules(t *testing.T) {
+	t.Parallel()
+	for without, f := range map[string]faults{
+		"raise":   {late: 1},
+		"fence":   {late: 1},
+		"amnesty": {flushed: 1},
+		"heal":    {flushed: 1},
+	} {
+		t.Run(without, func(t *testing.T) {
+			t.Parallel()
+			x := explore(without, f)
+			if x.wrong == "" {
+				t.Fatalf("nothing goes wrong in %d states", len(x.states))
+			}
+			t.Logf("%s, after\n%s", x.wrong, x.story)
+		})
+	}
+}
+
+const (
+	smallEntries = 2
+	smallTop     = 6 // generation at which a world is left alone
+)
+
+// smallWorld is all of a state but the machines.
+type smallWorld struct {
+	produced, checkpoint, applied event.Sequence
+	row, recovered                event.Generation
+	holder                        int8 // of the lease: 0 nobody, 1 and 2 the owners, 3 one that is no more
+	gen, counter                  event.Generation
+	busy, amnesty                 bool
+	expired                       [2]bool // the lease that the machine holds has run out, whether it knows or not
+	faults                                // that there were
+}
+
+// faults counts what goes wrong.
+type faults struct {
+	late    int8 // leases that run out before their owner knows
+	lost    int8 // replies that are lost, and calls that fail
+	flushed int8 // times that the broker forgets
+	crashed int8
+	drained int8
+}
+
+type smallKey struct {
+	smallWorld
+	m [2]machineKey
+}
+
+// mirrored is the same state with the owners' names changed: there is no need to look at both.
+func (k smallKey) mirrored() smallKey {
+	k.m[0], k.m[1] = k.m[1], k.m[0]
+	k.expired[0], k.expired[1] = k.expired[1], k.expired[0]
+	if k.holder == 1 || k.holder == 2 {
+		k.holder = 3 - k.holder
+	}
+	return k
+}
+
+type smallState struct {
+	smallWorld
+	m [2]*Machine
+}
+
+// exploration is all that is known of the states.
+type exploration struct {
+	without string
+	faults  faults // that there may be
+	ids     map[smallKey]int
+	states  []smallState
+	from    []int
+	label   []string
+	back    [][]int32 // over steps that are no faults
+	cut     int
+	wrong   string
+	story   string
+}
+
+func explore(without string, f faults) *exploration {
+	x := &exploration{without: without, faults: f, ids: make(map[smallKey]int)}
+	start := smallState{}
+	for i := range start.m {
+		start.m[i] = newSmallMachine()
+	}
+	x.visit(-1, "", start, false)
+	for i := 0; i < len(x.states) && x.wrong == ""; i++ {
+		x.expand(i)
+	}
+	if x.wrong == "" {
+		x.findStuck()
+	}
+	return x
+}
+
+func newSmallMachine() *Machine {
+	cfg := Config{
+		Traits:    Traits{Leased: true, TTL: 1000 * time.Hour, Heartbeat: time.Hour, Margin: time.Hour},
+		IO:        Backoff{Base: 1, Max: 1},
+		IdleAfter: time.Hour,
+		ReadAhead: 2,
+	}.WithDefaults()
+	m := New(&cfg, event.Unit{Name: "u", Key: "k"}, []event.LaneRef{smallLane})
+	m.now = 1
+	return m
+}
+
+var smallLane = event.LaneRef{Category: "c", Key: "k"}
+
+// visit notes a state that is reached from another one.
+func (x *exploration) visit(from int, label string, s smallState, progress bool) {
+	key := smallKey{smallWorld: s.smallWorld, m: [2]machineKey{s.m[0].key(), s.m[1].key()}}
+	id, known := x.ids[key]
+	if !known {
+		id, known = x.ids[key.mirrored()]
+	}
+	if !known {
+		id = len(x.states)
+		x.ids[key] = id
+		x.states, x.from, x.label, x.back = append(x.states, s), append(x.from, from), append(x.label, label), append(x.back, nil)
+		x.check(id)
+	}
+	if progress && id != from {
+		x.back[id] = append(x.back[id], int32(from))
+	}
+}
+
+func (x *exploration) fail(id int, format string, args ...any) {
+	if x.wrong != "" {
+		return
+	}
+	x.wrong = fmt.Sprintf(format, args...)
+	var labels []string
+	for ; id > 0; id = x.from[id] {
+		labels = append(labels, "    "+x.label[id])
+	}
+	slices.Reverse(labels)
+	x.story = strings.Join(labels, "\n")
+}
+
+func (x *exploration) check(id int) {
+	s := &x.states[id]
+	valid := func(i int) bool { return !s.expired[i] && s.m[i].Serving(s.m[i].now) }
+	if valid(0) && valid(1) {
+		x.fail(id, "two owners serve")
+	}
+}
+
+// findStuck looks for states from which the last entry cannot be applied without another fault.
+func (x *exploration) findStuck() {
+	good := make([]bool, len(x.states))
+	var queue []int32
+	for i := range x.states {
+		if x.states[i].checkpoint == smallEntries {
+			good[i] = true
+			queue = append(queue, int32(i))
+		}
+	}
+	for len(queue) > 0 {
+		last := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, i := range x.back[last] {
+			if !good[i] {
+				good[i] = true
+				queue = append(queue, i)
+			}
+		}
+	}
+	for i := range x.states {
+		switch s := &x.states[i]; {
+		case good[i]:
+		case max(s.counter, s.row, s.m[0].floor, s.m[1].floor) >= smallTop-1:
+			x.cut++ // it says nothing that a world without more generations is stuck
+		default:
+			x.fail(i, "stuck")
+		}
+	}
+}
+
+// expand takes every step that there is from a state.
+func (x *exploration) expand(id int) {
+	x.world(id)
+	for i := range 2 {
+		x.owner(id, i)
+	}
+}
+
+// world takes the steps that are nobody's.
+func (x *exploration) world(id int) {
+	s := x.states[id]
+	step := func(label string, fault bool, change func(*smallWorld)) {
+		next := s
+		change(&next.smallWorld)
+		if next.smallWorld != s.smallWorld {
+			x.visit(id, label, next, !fault)
+		}
+	}
+	if s.produced < smallEntries {
+		step("an entry is published", false, func(w *smallWorld) { w.produced++; w.busy = true })
+	}
+	if s.checkpoint < s.produced && x.without != "heal" {
+		step("heal", false, func(w *smallWorld) { w.busy = true })
+	}
+	if s.flushed < x.faults.flushed {
+		step("the broker forgets", true, func(w *smallWorld) {
+			w.flushed++
+			w.holder, w.gen, w.counter, w.busy, w.amnesty = 0, 0, 0, false, true
+		})
+	}
+	if s.amnesty && !s.valid(0) && !s.valid(1) {
+		step("one lease has passed", false, func(w *smallWorld) { w.amnesty = false })
+	}
+	if s.holder != 0 && !(s.holds(0) && s.valid(0)) && !(s.holds(1) && s.valid(1)) {
+		step("the lease lapses", false, func(w *smallWorld) { w.holder, w.gen = 0, 0 })
+	}
+}
+
+// valid reports whether owner i has a lease by its own clock, or has asked for one and is not told.
+func (s *smallState) valid(i int) bool { return s.m[i].own >= granted && !s.expired[i] }
+
+func (s *smallState) holds(i int) bool { return s.holder == int8(i+1) && s.gen == s.m[i].gen }
+
+// owner takes the steps of one owner.
+func (x *exploration) owner(id, i int) {
+	s := x.states[id]
+	name := string(rune('A' + i))
+	m := s.m[i]
+	if s.busy && !m.woken {
+		x.step(id, i, name+" is woken", s, Wake{}, 0, false)
+	}
+	if m.asked != callNone {
+		x.answers(id, i, name, s)
+	} else if at := max(m.againDue(), m.retryAt(), m.idleDue()); at > m.now {
+		x.step(id, i, name+": timer", s, TimerFired{}, at, false)
+	}
+	if s.valid(i) && s.late < x.faults.late {
+		next := s
+		next.late++
+		next.expired[i] = true
+		x.visit(id, name+": its lease runs out", next, false)
+	}
+	if s.expired[i] && m.lost == "" {
+		x.step(id, i, name+" notices", s, TimerFired{}, 0, false)
+	}
+	if s.crashed < x.faults.crashed {
+		next := s
+		next.crashed++
+		next.m[i], next.expired[i] = newSmallMachine(), false
+		if s.holder == int8(i+1) {
+			next.holder = 3
+		}
+		x.visit(id, name+" crashes and starts again", next, false)
+	}
+	if s.drained < x.faults.drained && !m.resting && !m.draining {
+		drained := s
+		drained.drained++
+		x.step(id, i, name+" drains", drained, Drain{}, 0, true)
+	}
+}
+
+// answers answers what an owner has asked for: well, badly, or well with a reply that is lost.
+func (x *exploration) answers(id, i int, name string, s smallState) {
+	call := name + ": " + s.m[i].asking()
+	done := s
+	if in, ok := x.carryOut(id, i, &done); ok {
+		x.step(id, i, call, done, in, 0, false)
+		if s.lost < x.faults.lost {
+			lost := done
+			lost.lost++
+			if in := unanswered(s.m[i].asked, Unknown); in != nil {
+				x.step(id, i, call+", reply lost", lost, in, 0, true)
+			}
+		}
+	}
+	if s.lost < x.faults.lost {
+		failed := s
+		failed.lost++
+		if in := unanswered(s.m[i].asked, Failed); in != nil {
+			x.step(id, i, call+" fails", failed, in, 0, true)
+		}
+	}
+}
+
+// step steps a machine that comes out of the world s.
+func (x *exploration) step(id, i int, label string, s smallState, in Input, at Tick, fault bool) {
+	m := s.m[i].clone()
+	s.m[i] = m
+	if s.expired[i] && m.own >= granted {
+		at = max(at, m.deadline)
+	}
+	m.Step(max(at, m.now), in)
+	if got, ok := in.(AcquireDone); ok && got.Granted {
+		s.expired[i] = false
+	}
+	if m.own < granted {
+		s.expired[i] = false
+	}
+	x.visit(id, label, s, !fault)
+}
+
+// carryOut does what an owner has asked for, and gives the answer; false where the world ends.
+func (x *exploration) carryOut(id, i int, s *smallState) (Input, bool) {
+	m := s.m[i]
+	fenced := !s.holds(i)
+	switch m.asked {
+	case callAcquire:
+		return x.acquire(i, s)
+	case callRecover:
+		return x.recovery(i, s), true
+	case callFetch:
+		if fenced {
+			return FetchDone{Outcome: Stale}, true
+		}
+		in := FetchDone{}
+		for seq := m.eff.fetch.Positions[0].Sequence + 1; seq <= s.produced; seq++ {
+			in.Entries = append(in.Entries, event.Envelope{Type: "e", Category: smallLane.Category, Key: smallLane.Key, Sequence: seq})
+		}
+		s.busy = s.busy && !(m.eff.fetch.Ack && len(in.Entries) == 0)
+		return in, true
+	case callApply:
+		return ApplyDone{Outcome: x.commit(id, i, s)}, true
+	case callPassivate:
+		return PassivateDone{}, true
+	case callRelease:
+		switch {
+		case fenced:
+			return ReleaseDone{Outcome: Stale}, true
+		case s.busy && m.eff.release.IfIdle:
+			return ReleaseDone{Outcome: Busy}, true
+		}
+		s.holder, s.gen = 0, 0
+		return ReleaseDone{}, true
+	}
+	panic("asks for " + m.asking())
+}
+
+func (x *exploration) acquire(i int, s *smallState) (Input, bool) {
+	switch {
+	case s.amnesty && x.without != "amnesty":
+		return AcquireDone{Acquired: Acquired{Forgot: true}}, true
+	case s.holder != 0 && s.holder != int8(i+1):
+		return AcquireDone{Acquired: Acquired{HeldFor: 1}}, true
+	}
+	gen := max(s.counter, s.m[i].eff.acquire.Floor) + 1
+	if gen > smallTop {
+		return nil, false
+	}
+	s.holder, s.gen, s.counter = int8(i+1), gen, gen
+	return AcquireDone{Acquired: Acquired{Granted: true, Generation: gen}}, true
+}
+
+func (x *exploration) recovery(i int, s *smallState) Input {
+	in := RecoverDone{Generation: s.row, Checkpoints: []event.Position{{Lane: smallLane, Sequence: s.checkpoint}}}
+	if gen := s.m[i].gen; x.without == "raise" {
+		in.Raised = true
+	} else if s.row < gen {
+		s.row, in.Raised = gen, true
+	}
+	if in.Raised {
+		s.recovered = max(s.recovered, s.m[i].gen)
+	}
+	return in
+}
+
+// commit applies the entry that owner i has in its behavior.
+func (x *exploration) commit(id, i int, s *smallState) Outcome {
+	m, mv := s.m[i], s.m[i].eff.apply.Moves[0]
+	other := s.m[1-i]
+	if s.valid(i) && s.valid(1-i) && other.asked == callApply && other.eff.apply.Entry.Sequence != mv.To {
+		x.fail(id, "two entries are in behaviors under valid leases")
+	}
+	switch {
+	case x.without == "raise" && m.gen < s.row, x.without != "raise" && x.without != "fence" && m.gen != s.row:
+		return Stale
+	case s.checkpoint != mv.From:
+		return Moved
+	case m.gen < s.recovered:
+		x.fail(id, "generation %d commits #%d, the unit was recovered at %d", m.gen, mv.To, s.recovered)
+	case mv.To != s.applied+1:
+		x.fail(id, "#%d is applied after #%d", mv.To, s.applied)
+	}
+	if x.without == "raise" {
+		s.row = m.gen
+	}
+	s.checkpoint, s.applied = mv.To, mv.To
+	return OK
+}
+
+// unanswered is the answer of a call that did not work out, nil where there is none.
+func unanswered(c call, o Outcome) Input {
+	switch c {
+	case callAcquire:
+		return AcquireDone{Outcome: o}
+	case callRecover:
+		return RecoverDone{Outcome: o}
+	case callFetch:
+		return FetchDone{Outcome: o}
+	case callApply:
+		return ApplyDone{Outcome: o}
+	case callRelease:
+		return ReleaseDone{Outcome: o}
+	}
+	return nil
+}
+
+// machineKey is all of a machine that makes a difference in a small world, without times: those that matter are facts here.
+type machineKey struct {
+	own                                              ownership
+	gen, floor                                       event.Generation
+	unread, woken, draining, lost, took, reack       bool
+	instance, cancelled, waits, idle, resting, retry bool
+	at, durable, acked, first                        event.Sequence
+	entries, failures, attempts                      int
+	asked                                            call
+	ack, ifIdle                                      bool
+}
+
+func (m *Machine) key() machineKey {
+	l := &m.lanes[0]
+	k := machineKey{
+		own: m.own, gen: m.gen, floor: m.floor,
+		unread: m.unread, woken: m.woken, draining: m.draining, lost: m.lost != "", took: m.took, reack: m.reack,
+		instance: m.instance, cancelled: m.cancelled, waits: m.again > m.now, idle: m.own == serving && m.idle(), resting: m.resting, retry: l.retryAt > m.now,
+		at: l.at, durable: l.durable, acked: l.acked,
+		entries: len(m.entries), failures: min(m.failures, 2), attempts: l.attempts,
+		asked: m.asked,
+	}
+	if len(m.entries) > 0 {
+		k.first = m.entries[0].Sequence
+	}
+	switch m.asked {
+	case callFetch:
+		k.ack = m.eff.fetch.Ack
+	case callRelease:
+		k.ifIdle = m.eff.release.IfIdle
+	}
+	return k
+}
+
+func (m *Machine) asking() string {
+	return [...]string{"nothing", "acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "commit passed", "passivate", "release"}[m.asked]
+}
+
+// clone copies a machine with whatever is outstanding.
+func (m *Machine) clone() *Machine {
+	c := *m
+	c.out = nil
+	c.lanes = slices.Clone(m.lanes)
+	c.eff.positions = slices.Clone(m.eff.positions)
+	c.eff.fetch.Positions = c.eff.positions
+	c.eff.moves = slices.Clone(m.eff.moves)
+	c.eff.apply.Moves, c.eff.passed.Moves = c.eff.moves, c.eff.moves
+	return &c
+}
