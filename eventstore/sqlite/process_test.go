@@ -69,6 +69,9 @@ func TestDiskThatIsFullForAWhile(t *testing.T) {
 func TestAnotherProcessIsToldWhoOwnsTheStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(path+".lock", []byte("99999999 what an owner that was killed left behind\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c := startChild(t, "hold", path)
 	c.line(t)
 	link := filepath.Join(t.TempDir(), "link.db")
