@@ -19,7 +19,6 @@ import (
 func TestEverySmallWorld(t *testing.T) {
 	t.Parallel()
 	for _, f := range []faults{
-		{late: 2},
 		{late: 1, lost: 1},
 		{late: 1, flushed: 1},
 		{late: 1, crashed: 1},
@@ -27,11 +26,7 @@ func TestEverySmallWorld(t *testing.T) {
 		{lost: 1, crashed: 1},
 		{lost: 1, drained: 1},
 		{lost: 1, flushed: 1},
-		{lost: 2},
 	} {
-		if testing.Short() && f.late+f.lost < 2 {
-			continue
-		}
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			t.Parallel()
 			x := explore("", f)
