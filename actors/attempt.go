@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type attempt struct {
 	mu struct {
 		sync.Mutex
 		work
+		correlation string // of what is emitted, once it is settled
+
 		over    bool  // the call has returned: nothing more can be asked for
 		ended   bool  // what it did is committed or rolled back
 		fault   error // the first thing that was wrong with what the behavior did
@@ -147,12 +150,18 @@ func (a *attempt) interrupt(cause error) bool {
 	return true
 }
 
-// block says that the behavior waits for others, so that they may run in its place; unblock ends that. The behavior may do so in several
-// goroutines at once.
+// block says that the behavior waits for others, so that they may run in its place; unblock ends that. The behavior may do so
+// in several goroutines at once, and inside a Do.
 func (a *attempt) block() {
+	if a.ref == nil {
+		if a.caller != nil {
+			a.caller.block()
+		}
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ref == nil || a.mu.over {
+	if a.mu.over {
 		return
 	}
 	if a.mu.waiting++; a.mu.waiting == 1 {
@@ -161,9 +170,15 @@ func (a *attempt) block() {
 }
 
 func (a *attempt) unblock() {
+	if a.ref == nil {
+		if a.caller != nil {
+			a.caller.unblock()
+		}
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.mu.waiting == 0 {
+	if a.mu.waiting == 0 { // the call has returned meanwhile
 		return
 	}
 	if a.mu.waiting--; a.mu.waiting == 0 {
@@ -257,15 +272,22 @@ func (a *attempt) stampLocked(e *event.Envelope) {
 	} else {
 		e.ID = a.rt.cfg.NewID()
 	}
-	if a.meta.CorrelationID == "" {
-		a.meta.CorrelationID = e.ID // of the first of them: they are the first cause that has an id
+	if a.mu.correlation == "" {
+		a.mu.correlation = cmp.Or(a.meta.CorrelationID, e.ID) // the first of them is the first cause that has an id
 	}
-	e.CorrelationID, e.CausationID = a.meta.CorrelationID, a.meta.ID
-	if e.CausationID == "" {
-		e.CausationID = a.meta.CausationID
-	}
+	e.CorrelationID, e.CausationID = a.mu.correlation, cmp.Or(a.meta.ID, a.meta.CausationID)
 	e.Tenant, e.Trace = a.meta.Tenant, a.meta.Trace
 	e.Time = a.rt.stamp()
+}
+
+// cause gives what an ask, or a unit of work inside this one, inherits.
+func (a *attempt) cause() Meta {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.correlation == "" {
+		a.mu.correlation = cmp.Or(a.meta.CorrelationID, a.rt.cfg.NewID())
+	}
+	return Meta{CausationID: cmp.Or(a.meta.ID, a.meta.CausationID), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace}
 }
 
 func (a *attempt) fence() Fence {
@@ -322,21 +344,21 @@ func (a *attempt) waits(u event.Unit) bool {
 	return false
 }
 
-// run makes the call, after which nothing more can be asked for through its contexts, and what was is in done. The error says why that is not to be
-// committed; own, that it is what the behavior returned: else it panicked, was interrupted, or did something wrong.
-func (a *attempt) run(call func() error) (err error, own bool) {
-	err, panicked := protect2(call)
+// run makes the call. After it nothing more can be asked for through its contexts; what was is in done. The error says why
+// that is not to be committed; own, that it is what the behavior returned: else it panicked, was interrupted, or did something wrong.
+func (a *attempt) run(call func() error) (own bool, err error) {
+	panicked, err := guard(call)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.over = true
 	a.done = a.mu.work
 	switch {
 	case a.mu.cause != nil && (err == nil || errors.Is(err, context.Canceled)): // also when the call did not notice
-		return a.mu.cause, false
+		return false, a.mu.cause
 	case err == nil:
-		return a.mu.fault, false
+		return false, a.mu.fault
 	}
-	return err, !panicked
+	return !panicked, err
 }
 
 // finish ends the contexts of the attempt; what it did is committed or rolled back.
@@ -385,17 +407,17 @@ func (a *attempt) transaction() eventstore.Tx {
 
 // protect turns a panic of user code into an error.
 func protect(call func() error) error {
-	err, _ := protect2(call)
+	_, err := guard(call)
 	return err
 }
 
-func protect2(call func() error) (err error, panicked bool) {
+func guard(call func() error) (panicked bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err, panicked = newPanicError(v), true
+			panicked, err = true, newPanicError(v)
 		}
 	}()
-	return call(), false
+	return false, call()
 }
 
 func structType(v any) reflect.Type {

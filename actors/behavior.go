@@ -84,21 +84,21 @@ func (u *unit) awaken(g event.Generation) error {
 	}
 	a := u.attempt(g)
 	defer a.finish()
-	err, _ := u.call(a, func() error { return u.state.activate(Query{a}, u.id.Key) })
+	_, err := u.call(a, func() error { return u.state.activate(Query{a}, u.id.Key) })
 	return err
 }
 
 // page is how many events are read at once.
 const page = 1000
 
+// errUnread: the state could not be read, through no fault of its events.
+var errUnread = errors.New("state was not read")
+
 // load reads the state: the newest snapshot that can be used, and the events after it.
 func (u *unit) load() error {
 	err := u.restore()
 	for n := page; err == nil && n == page; {
-		var events []event.Envelope
-		if events, err = u.run.rt.cfg.Store.ReadStream(u.run.ctx, u.stream(), u.version, page); err == nil {
-			n, err = len(events), u.refold(events)
-		}
+		n, err = u.readOn()
 	}
 	if err != nil {
 		return fmt.Errorf("read the state of %s: %w", u.id, err)
@@ -107,13 +107,43 @@ func (u *unit) load() error {
 	return nil
 }
 
+// readOn folds the next page of events, and gives their number.
+func (u *unit) readOn() (int, error) {
+	events, err := u.run.rt.cfg.Store.ReadStream(u.run.ctx, u.stream(), u.version, page)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	for i := range events {
+		e := &events[i]
+		if err := u.refold(e); err != nil {
+			return 0, fmt.Errorf("event %d, %q: %w", e.StreamVersion, e.Type, err)
+		}
+		u.version = e.StreamVersion
+	}
+	return len(events), nil
+}
+
+func (u *unit) refold(e *event.Envelope) error {
+	if e.Void() {
+		return nil
+	}
+	v, err := u.decode(e)
+	switch {
+	case errors.Is(err, codec.ErrNewer): // a newer program has been at work here
+		return fmt.Errorf("%w: %w", errUnread, err)
+	case err != nil:
+		return err
+	}
+	return u.state.fold(v)
+}
+
 func (u *unit) stream() event.Stream { return event.Stream{Kind: u.id.Name, ID: u.id.Key} }
 
 // restore begins with the newest snapshot, or with nothing when there is none that can be used.
 func (u *unit) restore() error {
 	snapshot, err := u.run.rt.cfg.Store.ReadSnapshot(u.run.ctx, u.stream())
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	u.version, u.snapshotAt = 0, 0
 	if snapshot != nil && snapshot.StateVersion == u.prog.desc.StateVersion {
@@ -128,23 +158,6 @@ func (u *unit) restore() error {
 		u.state.reset(u.id.Key)
 		return nil
 	})
-}
-
-func (u *unit) refold(events []event.Envelope) error {
-	for i := range events {
-		e := &events[i]
-		if !e.Void() {
-			v, err := u.decode(e)
-			if err == nil {
-				err = u.state.fold(v)
-			}
-			if err != nil {
-				return fmt.Errorf("event %d, %q: %w", e.StreamVersion, e.Type, err)
-			}
-		}
-		u.version = e.StreamVersion
-	}
-	return nil
 }
 
 func (u *unit) decode(e *event.Envelope) (any, error) {
@@ -265,7 +278,7 @@ func (u *unit) tick(t *unitTimer, g event.Generation) (partitions.Outcome, error
 		return partitions.OK, nil
 	}
 	u.run.rt.cfg.Observer.timerFailed(u.id, t.name, r.err)
-	if isRejected(r.err) {
+	if r.own && isRejected(r.err) {
 		u.spoiled()
 		return partitions.OK, nil
 	}

@@ -35,7 +35,8 @@ type Entity[S any] struct {
 
 	// OnActivate runs when the entity comes to life, after its state was read.
 	OnActivate func(ctx context.Context, id string, s S) error
-	// OnPassivate runs once after each OnActivate that succeeded, when the entity is put away.
+	// OnPassivate runs when the entity is put away: it is quiet, or the runtime stops. After a failed attempt the state is dropped
+	// without it.
 	OnPassivate func(ctx context.Context, id string, s S)
 }
 

@@ -832,6 +832,47 @@ func TestWhatACommandLeadsToKnowsItsCause(t *testing.T) {
 	}
 }
 
+func TestWhatABehaviorAsksForSharesItsCorrelation(t *testing.T) {
+	t.Parallel()
+	var b *bundle
+	b = setup(t, []actors.Definition{only(func(c actors.Command, s account, in *Deposit) (*Total, error) {
+		if c.ID() == "first" {
+			if _, err := b.Ask(c, ref("asked"), in); err != nil {
+				return nil, err
+			}
+			err := b.Do(c, func(u actors.UnitOfWork) error {
+				u.Emit(Audited{Client: "done"})
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		c.Emit(deposited(in, s))
+		return &Total{}, nil
+	})})
+	if _, err := b.Ask(t.Context(), ref("first"), &Deposit{Client: "c"}, actors.Tenant("acme")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.memory.ReadLane(t.Context(), lane("c"), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	audits, err := b.memory.ReadLane(t.Context(), event.LaneRef{Category: "audit", Key: "done"}, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, audits...)
+	if len(got) != 3 {
+		t.Fatalf("%d events, want 3", len(got))
+	}
+	for _, e := range got {
+		if e.CorrelationID == "" || e.CorrelationID != got[0].CorrelationID || e.Tenant != "acme" {
+			t.Errorf("correlation %q and tenant %q, want %q and acme", e.CorrelationID, e.Tenant, got[0].CorrelationID)
+		}
+	}
+}
+
 func TestEntitiesAreAskedWhileTheStoreIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

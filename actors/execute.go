@@ -30,12 +30,14 @@ type result struct {
 	own     bool // err is the behavior's own, as it returned it
 	unknown bool // it may have been committed
 	tails   []event.Tail
+
+	conflict bool // the entity's stream was not at the version expected
 }
 
 // execute makes the call and commits what it did: changes turns that into what the store is to do. After a commit, and only then,
 // events are folded, timers started and the mode changed.
 func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) result {
-	err, own := u.call(a, call)
+	own, err := u.call(a, call)
 	defer a.finish()
 	var c eventstore.Changes
 	if err == nil {
@@ -57,18 +59,18 @@ func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (ev
 }
 
 // call makes the call of an attempt under the eyes of the watch.
-func (u *unit) call(a *attempt, call func() error) (err error, own bool) {
+func (u *unit) call(a *attempt, call func() error) (own bool, err error) {
 	u.begin(a)
-	err, own = a.run(call)
+	own, err = a.run(call)
 	u.end(a)
 	u.panicked(err)
-	return err, own
+	return own, err
 }
 
 // refused is the result of an attempt whose commit was.
 func (u *unit) refused(a *attempt, err error) result {
-	r := result{outcome: outcomeOf(err), err: err, unknown: errors.Is(err, eventstore.ErrUnknownCommit)}
-	if r.outcome == partitions.Failed && !a.begunSQL() && !errors.Is(err, eventstore.ErrVersionConflict) {
+	r := result{outcome: outcomeOf(err), err: err, unknown: errors.Is(err, eventstore.ErrUnknownCommit), conflict: errors.Is(err, eventstore.ErrVersionConflict)}
+	if r.outcome == partitions.Failed && !a.begunSQL() && !r.conflict {
 		r.outcome = partitions.Unknown // the database's own trouble: not to be held against the event
 	}
 	return r
@@ -124,7 +126,7 @@ func failedOutcome(err error) partitions.Outcome {
 	case errors.As(err, &asked):
 	case errors.Is(err, eventstore.ErrStale):
 		return partitions.Stale
-	case errors.Is(err, eventstore.ErrClosed):
+	case errors.Is(err, eventstore.ErrClosed), errors.Is(err, errUnread):
 		return partitions.Unknown
 	}
 	return partitions.Failed
@@ -166,12 +168,12 @@ func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
 			_, err := u.state.decide(Command{UnitOfWork{a}}, u.mode, v)
 			return err
 		}, u.changesWith(e.Moves))
-		if !errors.Is(r.err, eventstore.ErrVersionConflict) {
+		if !r.conflict {
 			break
 		}
 		u.stale = true
 	}
-	if isRejected(r.err) {
+	if r.own && isRejected(r.err) {
 		return u.applyRejected(e, r.err)
 	}
 	if r.err != nil {
@@ -183,12 +185,10 @@ func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
 // applyRejected passes a command that was rejected: its checkpoint moves, nothing else happens.
 func (u *unit) applyRejected(e *partitions.Apply, why error) partitions.Input {
 	u.spoiled()
-	if _, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)}); err != nil {
-		r := result{outcome: outcomeOf(err), err: err}
-		if r.outcome == partitions.Failed {
-			r.outcome = partitions.Unknown
-		}
-		return u.applyFailed(r)
+	a := u.attemptOn(e)
+	defer a.finish()
+	if _, err := a.commit(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)}); err != nil {
+		return u.applyFailed(u.refused(a, err))
 	}
 	u.run.rt.cfg.Observer.rejected(u.id, e.Entry, why)
 	return partitions.ApplyDone{Keep: len(u.timers) > 0}

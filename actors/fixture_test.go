@@ -154,6 +154,11 @@ func (r *recorder) observer(t testing.TB) actors.Observer {
 	}
 }
 
+// byHand leaves it to the test to wake and drive units.
+func byHand(c *actors.Config) {
+	c.Committed = func(context.Context, []event.Tail) error { return nil }
+}
+
 // bundle is a started runtime with everything around it.
 type bundle struct {
 	*actors.Runtime
@@ -188,10 +193,14 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 	registry := types(t)
 	cfg := actors.Config{
 		Definitions: definitions, Store: b.store, Port: storelane.New(b.store, id.StartGeneration, keys),
-		Codec: registry, Route: route(registry), Committed: carrier.Committed, Observer: b.saw.observer(t),
+		Codec: registry, Route: route(registry), Observer: b.saw.observer(t),
 	}
 	for _, o := range opts {
 		o(&cfg)
+	}
+	carried := cfg.Committed == nil
+	if carried {
+		cfg.Committed = carrier.Committed
 	}
 	b.Runtime, err = actors.NewRuntime(cfg)
 	if err != nil {
@@ -206,8 +215,10 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 			subscriptions = append(subscriptions, transport.Subscription{Name: d.Describe().Name, Category: c})
 		}
 	}
-	if err := carrier.Start(t.Context(), transport.Node{Subscriptions: subscriptions, Wake: b.Wake, Drive: b.Drive}); err != nil {
-		t.Fatal(err)
+	if carried {
+		if err := carrier.Start(t.Context(), transport.Node{Subscriptions: subscriptions, Wake: b.Wake, Drive: b.Drive}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())

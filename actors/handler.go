@@ -33,7 +33,8 @@ type Handler[B any] struct {
 	// OnActivate runs on each new instance before its first event, in a unit of work of its own that commits only if it
 	// did something. An error counts against the event at hand.
 	OnActivate func(b B, ctx Context) error
-	// OnPassivate runs once on each instance whose OnActivate succeeded, when it is let go: quiet, failed or stopped.
+	// OnPassivate runs on an instance that is put away in good state: its key is quiet, or the runtime stops. An instance
+	// whose attempt failed is dropped without it.
 	OnPassivate func(b B)
 }
 

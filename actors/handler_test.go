@@ -665,6 +665,27 @@ func TestTimersRingAfterTheCommitAndKeepTheUnitAwake(t *testing.T) {
 	})
 }
 
+func TestATimerThatIsStoppedWhileItRingsIsNotCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := ledgers(func(l *ledger, c actors.Context, e Deposited) error {
+			if e.Amount == 1 {
+				c.StartTimer("x", time.Second)
+				return nil
+			}
+			<-c.Done() // longer than the timer
+			return errors.New("which costs the instance, and with it the timer")
+		})
+		h.OnTimer = func(*ledger, actors.Context, string) error { t.Error("it was called"); return nil }
+		h.Timeout = 2 * time.Second
+		h.Retry.Attempts = 1
+		b := setup(t, []actors.Definition{h}, soonIdle)
+		b.publish(t, amounts(1, 2)...)
+		b.saw.halted.Wait(t)
+		synctest.Wait()
+	})
+}
+
 func TestATimerThatFailsIsToldAndCostsTheInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

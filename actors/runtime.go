@@ -240,7 +240,7 @@ func (r *Runtime) enqueue(to Ref, k *ask) error {
 		return fmt.Errorf("%w: %q", ErrUnknownEntity, to.Kind)
 	case isNilPointer(k.in):
 		return fmt.Errorf("the command is a nil %T", k.in)
-	case k.caller != nil && k.caller.begunSQL():
+	case k.caller != nil && !k.tell && k.caller.begunSQL():
 		return ErrAskInTx
 	case k.caller != nil && !k.tell && k.caller.waits(id):
 		return ErrAskCycle
@@ -307,12 +307,12 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	}
 	a := &attempt{rt: r, text: "Do", values: ctx, caller: caller, began: time.Now()}
 	if caller != nil {
-		a.meta.inherit(&caller.meta)
+		a.meta = caller.cause()
 	}
 	a.deadline, _ = ctx.Deadline()
 	a.useLocked(ctx) // nobody else has it yet
 	defer a.finish()
-	if err, _ := a.run(func() error { return f(UnitOfWork{a}) }); err != nil {
+	if _, err := a.run(func() error { return f(UnitOfWork{a}) }); err != nil {
 		a.rollback()
 		return err
 	}

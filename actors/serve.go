@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -67,7 +68,7 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 		return nil, result{outcome: failedOutcome(err), err: err}
 	}
 	a := u.attemptFor(k, g)
-	r.err, r.own = u.call(a, func() (err error) {
+	r.own, r.err = u.call(a, func() (err error) {
 		out, err = u.state.answer(Query{a}, k.in)
 		return err
 	})
@@ -85,7 +86,7 @@ func (u *unit) command(k *ask, g event.Generation) (out any, r result) {
 		}
 	}
 	for range maxConflicts {
-		if out, r = u.decide(k, g); !errors.Is(r.err, eventstore.ErrVersionConflict) {
+		if out, r = u.decide(k, g); !r.conflict {
 			break
 		}
 		u.stale = true
@@ -190,26 +191,15 @@ func (u *unit) kept(k *ask) (out any, is bool, err error) {
 func (u *unit) attemptFor(k *ask, g event.Generation) *attempt {
 	a := u.attempt(g)
 	a.values, a.caller = k.ctx, k.caller
-	a.meta = Meta{ID: k.opts.id, CorrelationID: k.opts.correlationID, Tenant: k.opts.tenant, Trace: k.opts.trace, Attempt: 1}
+	var cause Meta
 	if k.caller != nil {
-		a.meta.inherit(&k.caller.meta)
+		cause = k.caller.cause()
 	}
-	if a.meta.CorrelationID == "" {
-		a.meta.CorrelationID = k.opts.id
+	a.meta = Meta{
+		ID: k.opts.id, CausationID: cause.CausationID, Attempt: 1,
+		CorrelationID: cmp.Or(k.opts.correlationID, cause.CorrelationID, k.opts.id),
+		Tenant:        cmp.Or(k.opts.tenant, cause.Tenant),
+		Trace:         cmp.Or(k.opts.trace, cause.Trace),
 	}
 	return a
-}
-
-// inherit takes over from the cause what is not set.
-func (m *Meta) inherit(cause *Meta) {
-	m.CausationID = cause.ID
-	if m.CorrelationID == "" {
-		m.CorrelationID = cause.CorrelationID
-	}
-	if m.Tenant == "" {
-		m.Tenant = cause.Tenant
-	}
-	if m.Trace == (event.Trace{}) {
-		m.Trace = cause.Trace
-	}
 }

@@ -346,7 +346,7 @@ func TestDriveReturnsWhenTheLaneIsThrough(t *testing.T) {
 			}
 			applied.Add(1)
 			return nil
-		})}, func(c *actors.Config) { c.Committed = nil })
+		})}, byHand)
 		b.publish(t, append(amounts(1, 2), Withdrawn{Client: "c"})...)
 		if err := b.Drive(t.Context(), unit, lane("c"), 3); err != nil || applied.Load() != 2 {
 			t.Errorf("%d applied, %v; want 2, and what is of no interest passed", applied.Load(), err)
