@@ -16,7 +16,7 @@ type Registry interface {
 	// are) and sets the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by
 	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since.
 	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
-	// CategoryHasEvents reports whether a category has any record.
+	// CategoryHasEvents reports whether a category has any record, voids included. One of which all were purged has none.
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
 }
 
@@ -80,7 +80,8 @@ type Start struct {
 	Handler  string
 	Category string
 	// Now puts each checkpoint at the lane's last sequence; else each goes just before the lane's first record at or after
-	// From, or at the last sequence where there is no such record.
+	// From, voids included, or at the last sequence where there is no such record. So a zero From begins with the first
+	// record kept of each lane, and at the end of a lane of which none is.
 	Now  bool
 	From time.Time
 }

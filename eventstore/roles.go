@@ -28,8 +28,8 @@ type Position string
 // Records reads broker lanes.
 type Records interface {
 	// ReadLane gives up to limit (1 to 10,000) records of a lane with Sequence > after, in order and without a gap, voids
-	// included: a run ends where the next record was purged. A run that does not begin at after+1 means that what lies
-	// between was purged.
+	// included. [Lanes.Purge] deletes from the beginning of a lane only, so a run that does not begin at after+1 begins with the
+	// first record kept. A record that is missing further up was lost in some other way: the run ends before it.
 	ReadLane(ctx context.Context, lane event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error)
 	// LaneTail gives the last sequence drawn in a lane, 0 when it has none.
 	LaneTail(ctx context.Context, lane event.LaneRef) (event.Sequence, error)
@@ -37,7 +37,7 @@ type Records interface {
 	// stream, its version, and store id), keeping what it was and the reason. What an entity emitted stays in its stream.
 	// It is idempotent: the first reason stays. The error is of kind [ErrNotFound] when there is no such record.
 	Abandon(ctx context.Context, lane event.LaneRef, seq event.Sequence, reason string) error
-	// Abandoned lists what Abandon set aside and Purge has not deleted since, in order of (lane, sequence) after the given
+	// Abandoned lists what Abandon set aside and Purge has not deleted or emptied since, in order of (lane, sequence) after the given
 	// place, up to limit.
 	Abandoned(ctx context.Context, after event.Position, limit int) ([]Abandoned, error)
 }
@@ -82,8 +82,15 @@ type Lanes interface {
 	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Lanes of halted units are
 	// left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
-	// Purge deletes, in batches of at most limit, records older than before that every handler registered for their category has
-	// passed and that belong to no entity's stream, and replies older than before. It returns how many rows it deleted; 0 = done.
+	// Purge deletes, in batches of at most limit, replies older than before, and records older than before that every handler
+	// registered for their category has passed and that belong to no entity's stream.
+	//
+	// It never makes a hole inside a lane: a record that has something below it that stays (an event of a stream, or a record
+	// that is younger or not passed) is emptied instead. It is then a void such as Abandon leaves, but nothing is kept of what
+	// it was, and it is not among the Abandoned. Later purges do not look at it until everything below it is gone; then it is
+	// deleted as soon as every handler has passed it.
+	//
+	// It returns how many records and replies it deleted or emptied; 0 = done.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 

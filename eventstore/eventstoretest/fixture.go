@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -216,6 +219,19 @@ func (f *fixture) unpassed(name, category string) []event.LaneRef {
 		f.Fatalf("unpassed %q of %q: %v", name, category, err)
 	}
 	return got
+}
+
+// random gives random numbers, by a seed that is told and can be given in KEYHOLD_SEED.
+func (f *fixture) random() *rand.Rand {
+	f.Helper()
+	seed := rand.Uint64()
+	if given := os.Getenv("KEYHOLD_SEED"); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		f.must(err)
+	}
+	f.Logf("KEYHOLD_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // must ends the test on an error.

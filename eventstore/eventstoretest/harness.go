@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Units", units},
 		{"Halts", halts},
 		{"Lanes", lanes},
+		{"Purge", purges},
 		{"Registry", registry},
 		{"Tx", unitsOfWork},
 		{"SQL", sqlChecks},

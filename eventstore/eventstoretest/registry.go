@@ -174,6 +174,24 @@ var registry = []check{
 		f.start(eventstore.Start{Handler: "shipping", Category: "order", Now: true})
 		f.same("checkpoint", f.checkpoint(shipping, orders), event.Sequence(2))
 	}},
+	{"a start from the beginning is at the first record kept of each lane", func(f *fixture) {
+		// What is purged is the first of three, and all, and what lies below a stream, and nothing.
+		part, all, mixed, whole := orders, lane("order", "all"), lane("order", "mixed"), backfillLane("order", "a")
+		f.publish(slices.Concat(f.events("order", part.Key, 1), f.events("order", all.Key, 2), f.events("order", mixed.Key, 1))...)
+		f.emit(order7, 0, f.event("order", mixed.Key))
+		f.publish(f.events("order", mixed.Key, 2)...)
+		f.same("purged", f.purgeAll(later), 6)
+		f.publish(slices.Concat(f.events("order", part.Key, 2), backfill(f.events("order", whole.Key, 1)...))...)
+		f.start(eventstore.Start{Handler: "shipping", Category: "order"})
+		for l, want := range map[event.LaneRef]event.Sequence{part: 1, all: 2, mixed: 1, whole: 0} {
+			at := f.checkpoint(event.Unit{Name: "shipping", Key: l.Key}, l)
+			f.same("checkpoint on "+l.String(), at, want)
+			for i, e := range f.laneAfter(l, at) {
+				f.same("next on "+l.String(), e.Sequence, at+1+event.Sequence(i))
+			}
+		}
+		f.same("unpassed", f.unpassed("shipping", "order"), []event.LaneRef{part, whole, mixed})
+	}},
 	{"a time starts just before the first record at or after it", func(f *fixture) {
 		events := f.events("order", "a", 4)
 		f.publish(events...)

@@ -28,6 +28,7 @@ type data struct {
 type record struct {
 	event.Envelope
 	position uint64 // in the log, from 1
+	emptied  bool   // a void that a purge made
 }
 
 // stream is one entity's.
@@ -41,8 +42,8 @@ type stream struct {
 type lane struct {
 	ref     event.LaneRef
 	tail    event.Sequence
-	records []*record // in order; purged ones are missing
-	loose   int       // records that belong to no stream: those that can be purged
+	records []*record // in order and without a hole; purged ones are missing before the first
+	loose   int       // records that belong to no stream and are not emptied: those that can be purged
 	passed  []mark    // checkpoints, one for each name; few, so looked through
 }
 

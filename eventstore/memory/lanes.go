@@ -49,33 +49,76 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 }
 
 func (d *data) purgeRecords(before time.Time, limit int) int {
-	gone := make(map[*record]struct{})
+	var gone []*record
+	emptied := 0
 	for name, c := range d.categories {
 		handlers := d.registry.handlersOf(name)
 		for _, l := range c.lanes {
-			if l.loose == 0 || len(gone) == limit {
+			if !l.purgeable() || len(gone)+emptied == limit {
 				continue
 			}
 			passed := l.passedBy(handlers)
-			count := len(gone)
-			l.records = slices.DeleteFunc(l.records, func(r *record) bool {
-				if len(gone) == limit || !r.Stream.IsZero() || r.Sequence > passed || !r.Time.Before(before) {
-					return false
-				}
-				gone[r] = struct{}{}
-				delete(d.abandoned, place{lane: l.ref, seq: r.Sequence})
-				return true
-			})
-			l.loose -= len(gone) - count
+			old := func(r *record) bool { return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) }
+			prefix := l.cut(old, limit-len(gone)-emptied)
+			gone = append(gone, prefix...)
+			emptied += d.emptyOld(l, old, limit-len(gone)-emptied)
 		}
 	}
-	if len(gone) > 0 {
-		d.log = slices.DeleteFunc(d.log, func(r *record) bool {
-			_, is := gone[r]
-			return is
-		})
+	d.forget(gone)
+	return len(gone) + emptied
+}
+
+// purgeable reports whether a purge has anything to look for in the lane.
+func (l *lane) purgeable() bool { return l.loose > 0 || len(l.records) > 0 && l.records[0].emptied }
+
+// cut takes from the lane, up to limit, the old records that nothing else lies below.
+func (l *lane) cut(old func(*record) bool, limit int) []*record {
+	n := 0
+	for n < min(limit, len(l.records)) && old(l.records[n]) {
+		if !l.records[n].emptied {
+			l.loose--
+		}
+		n++
 	}
-	return len(gone)
+	prefix := slices.Clone(l.records[:n])
+	l.records = slices.Delete(l.records, 0, n)
+	return prefix
+}
+
+// emptyOld makes voids, up to limit, of the old records left in the lane, and tells how many.
+func (d *data) emptyOld(l *lane, old func(*record) bool, limit int) int {
+	n := 0
+	for at, r := range l.records {
+		if n == limit || l.loose == 0 {
+			break
+		}
+		if r.emptied || !old(r) {
+			continue
+		}
+		void := r.void()
+		void.emptied = true
+		d.empty(l, at, void)
+		delete(d.abandoned, place{lane: l.ref, seq: r.Sequence})
+		l.loose--
+		n++
+	}
+	return n
+}
+
+// forget takes records that are in no lane any more out of everything else.
+func (d *data) forget(gone []*record) {
+	if len(gone) == 0 {
+		return
+	}
+	set := make(map[*record]struct{}, len(gone))
+	for _, r := range gone {
+		set[r] = struct{}{}
+		delete(d.abandoned, place{lane: r.Ref(), seq: r.Sequence})
+	}
+	d.log = slices.DeleteFunc(d.log, func(r *record) bool {
+		_, is := set[r]
+		return is
+	})
 }
 
 // passedBy gives the lowest checkpoint of the names; with no names everything is passed.

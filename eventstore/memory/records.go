@@ -67,12 +67,16 @@ func (s *Store) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequen
 		if was.Void() {
 			return nil
 		}
-		void := was.void()
-		l.records[at] = void
-		d.log[d.logAfter(void.position-1)] = void
+		d.empty(l, at, was.void())
 		d.abandoned[place{lane: ref, seq: seq}] = eventstore.Abandoned{Record: was.Envelope, Reason: reason, Time: now()}
 		return nil
 	})
+}
+
+// empty puts a void in the place of its record, the lane's at that index.
+func (d *data) empty(l *lane, at int, void *record) {
+	l.records[at] = void
+	d.log[d.logAfter(void.position-1)] = void
 }
 
 // void is what takes the record's place.

@@ -80,7 +80,7 @@ func (c *connection) purgeRecords(before time.Time, limit int) (int, error) {
 			break
 		}
 		if r.sequence <= first {
-			continue // it is deleted, or will be by the next batch
+			continue // deleted; or the first, where records before it were lost
 		}
 		if err := c.emptyRecord(r); err != nil {
 			return 0, err
@@ -111,8 +111,8 @@ func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, e
 	return old, err
 }
 
-// purgePrefix deletes, up to limit, the old and the emptied records of a lane that nothing else lies below. It tells how many,
-// and the sequence of the first record that is left, the highest possible where none is.
+// purgePrefix deletes, up to limit, the old records of a lane that nothing else lies below, emptied ones among them. It tells how
+// many, and the sequence of the first record that is left, the highest possible where none is.
 func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purged int, first event.Sequence, err error) {
 	if first, err = c.firstKept(lane); err != nil {
 		return 0, 0, err
@@ -125,7 +125,7 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	}
 	end := first + event.Sequence(limit)
 	if _, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = ? AND sequence < ?
-		AND (stream_version IS NOT NULL OR sequence > ? OR type <> '' AND time >= ?) ORDER BY sequence LIMIT 1`,
+		AND (stream_version IS NOT NULL OR sequence > ? OR time >= ?) ORDER BY sequence LIMIT 1`,
 		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {
 		return 0, first, err
 	}

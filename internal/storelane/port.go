@@ -59,7 +59,8 @@ func (p *Port) Release(ctx context.Context, h partitions.Held, _ bool) error {
 // lane in front of those already fetched; the order within a lane never changes.
 //
 // A gap in one lane is the answer for the whole unit as soon as it is the lane's next: what is missing might have come first.
-// The store is the last place to look: a lane keeps all records that some subscriber has not passed, and those of streams for good.
+// The store is the last place to look, and what it purges of a lane lies below all that a subscriber has not passed: a gap is
+// a loss, whatever its cause.
 //
 // A record whose key breaks the rules got into the store past Keyhold. It is abandoned here, and given as the void that the
 // store holds from then on.
