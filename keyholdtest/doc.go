@@ -15,8 +15,16 @@
 // decoded, its snapshots taken, its failures tried again. The store is one in memory, or the one that the test chose ([On]), and events are
 // delivered before the call that committed them returns. So there is nothing to wait for.
 //
-// In virtual time ([Run]) backoff and timeouts take no time, and [Kit.Advance] makes timers ring. What goes wrong in production can be made
-// to: commits fail (FailCommit), bytes cannot be decoded (GivenPoison), the process starts anew ([Kit.Restart]).
+// In virtual time backoff and timeouts take no time, and timers ring when the test says so:
+//
+//	keyholdtest.Run(t, func(t *testing.T, k *keyholdtest.Kit) {
+//		order := keyholdtest.Entity(k, Order, "o-1").When(&PlaceOrder{ClientID: "c-1", Cents: 4200})
+//		k.Advance(24 * time.Hour)
+//		order.ThenEvents(OrderExpired{OrderID: "o-1", ClientID: "c-1"})
+//	})
+//
+// What goes wrong in production can be made to: commits fail (FailCommit), bytes cannot be decoded (GivenPoison), the process starts
+// anew ([Kit.Restart]).
 //
 // A test need not ask for what nobody wants. It fails by itself for an error of a command that it did not expect, for a key that is
 // halted, an event set aside, a fold that changes what it is given or depends on more than its arguments, a command that changes the

@@ -42,7 +42,7 @@ func (e *EntityTest[S]) Given(events ...any) *EntityTest[S] {
 	if _, err := e.k.app.Ask(ctx, e.def.ID(e.id), &history{events: events}); err != nil {
 		e.k.T.Fatalf("given to %s: %v%s", e.unit(), err, e.k.journal.account())
 	}
-	e.check("Given", nil)
+	e.check(done[S]{what: "Given"})
 	return e
 }
 
@@ -54,7 +54,7 @@ func (e *EntityTest[S]) When(command any, opts ...keyhold.AskOption) *EntityTest
 	if reflect.ValueOf(command).Kind() != reflect.Pointer {
 		e.k.T.Fatalf("when %s: commands and queries are pointers: give it a *%[1]s", what)
 	}
-	before := e.look()
+	before, _ := e.look() // what is wrong with it the command will say
 	ctx, cancel := e.k.context()
 	defer cancel()
 	reply, err := e.k.app.Ask(ctx, e.def.ID(e.id), command, opts...)
@@ -63,7 +63,7 @@ func (e *EntityTest[S]) When(command any, opts ...keyhold.AskOption) *EntityTest
 	} else {
 		e.k.answer = &answer{of: e.unit(), what: what, reply: reply}
 	}
-	e.check(what, before)
+	e.check(done[S]{what, before, err})
 	return e
 }
 
@@ -124,9 +124,7 @@ func (e *EntityTest[S]) ThenState(want S) *EntityTest[S] {
 func (e *EntityTest[S]) State() S {
 	e.k.T.Helper()
 	e.k.start()
-	ctx, cancel := e.k.context()
-	defer cancel()
-	seen, err := keyhold.Ask[*sight[S]](ctx, e.k.app, e.def.ID(e.id), &look{})
+	seen, err := e.look()
 	if err != nil {
 		e.k.T.Fatalf("state of %s: %v%s", e.unit(), err, e.k.journal.account())
 	}

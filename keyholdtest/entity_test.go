@@ -35,10 +35,12 @@ func TestEntitysTimersRingAsTimeAdvances(t *testing.T) {
 	})
 }
 
-func TestCommandAskedAgainAfterALostAnswerIsDoneOnce(t *testing.T) {
+func TestCommandAskedAgainIsDoneOnceHoweverItsCommitFailed(t *testing.T) {
 	t.Parallel()
 	id := keyhold.CommandID("the client's own")
 	keyholdtest.Entity(t, Cart(), "c-1").
+		FailCommit(keyholdtest.Before, 1).
+		When(&Fill{Item: "tea"}, id).ThenError(keyholdtest.ErrCommit).ThenEvents().
 		FailCommit(keyholdtest.After, 1).
 		When(&Fill{Item: "tea"}, id).ThenError(eventstore.ErrUnknownCommit).
 		When(&Fill{Item: "tea"}, id).ThenReply(&Listed{Items: map[string]int{"tea": 1}}).ThenEvents().

@@ -174,6 +174,12 @@ func TestWhatFailsATestAndWhatItSays(t *testing.T) {
 			func(t *fake) { handler(t).FailCommit(keyholdtest.After, 2).Given(filled("ada", "tea")) },
 			[]string{"commits that were to fail were never made: 1 of packing (after)"},
 		},
+		"a fault that was not meant for a halt": {
+			func(t *fake) {
+				refuses(t).FailCommit(keyholdtest.Before, 1).Given(filled("ada", "tea")).ThenHalted("ada", "full")
+			},
+			[]string{"never made: 1 of packing (before)"},
+		},
 		"a fault of no kind": {
 			func(t *fake) { handler(t).FailCommit(0, 1) },
 			[]string{"FailCommit(0, 1): choose Before, After or Unknown"},

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/eventstore/faulty"
+	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/keyholdtest"
 )
 
@@ -45,6 +47,40 @@ func TestCategoryOfALoneHandlerNeedsNoDeclaration(t *testing.T) {
 	keyholdtest.Handler(t, Labels(func(keyhold.Context, *wrapperspb.StringValue) error { return nil })).
 		Given(keyhold.For("l-1", wrapperspb.String("fragile")), keyhold.Backfill(keyhold.For("l-1", wrapperspb.String("this side up")))).
 		ThenAttempts(2).ThenEmitted()
+}
+
+func TestHandlersOfOneCategoryShareIt(t *testing.T) {
+	t.Parallel()
+	k := keyholdtest.New(t)
+	first := keyholdtest.Handler(k, Packing(func(keyhold.Context, Filled) error { return nil }))
+	def := Packing(func(keyhold.Context, Filled) error { return nil })
+	def.Name = "opening"
+	def.On = append(def.On, keyhold.On(func(packer, keyhold.Context, Opened) error { return nil }))
+	second := keyholdtest.Handler(k, def)
+	first.Given(filled("ada", "tea"), Opened{Client: "ada"}).ThenAttempts(1)
+	second.ThenAttempts(2)
+}
+
+func TestOneOfTheCategoriesOfAHandlerNeedsNoDeclaration(t *testing.T) {
+	t.Parallel()
+	for _, packed := range []keyhold.EventType{keyhold.EventOf[Packed](), keyhold.EventOf[*Packed]()} {
+		def := Packing(func(keyhold.Context, Filled) error { return nil })
+		def.Categories = append(def.Categories, "parcel")
+		def.On = append(def.On, keyhold.On(func(packer, keyhold.Context, Packed) error { return nil }))
+		parcels := keyhold.Category{Name: "parcel", Events: []keyhold.EventType{packed}}
+		keyholdtest.Handler(t, def, keyholdtest.With(parcels)).Given(filled("ada", "tea"), Packed{"ada", "tea"}).ThenAttempts(2)
+	}
+}
+
+func TestBackfilledEventIsAssertedAsSuch(t *testing.T) {
+	t.Parallel()
+	labels := keyhold.Category{Name: "label", Events: []keyhold.EventType{keyhold.EventOf[*wrapperspb.StringValue]()}}
+	keyholdtest.Handler(t, Packing(func(ctx keyhold.Context, e Filled) error {
+		ctx.Emit(keyhold.Backfill(Packed{e.Client, "label"}), Packed{e.Client, e.Item}, keyhold.Backfill(keyhold.For("l-1", wrapperspb.String("fragile"))))
+		return nil
+	}), keyholdtest.With(Parcels, labels)).
+		Given(filled("ada", "tea")).
+		ThenEmitted(keyhold.Backfill(Packed{"ada", "label"}), Packed{"ada", "tea"}, keyhold.Backfill(wrapperspb.String("fragile")))
 }
 
 func TestFailedEventIsTriedAgainInVirtualTimeThenHaltsItsKey(t *testing.T) {
@@ -105,6 +141,20 @@ func TestCommitThatFailsHasTheEventDoneOnceAllTheSame(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatWasCommittedIsEmitted(t *testing.T) {
+	t.Parallel()
+	refused := false
+	store := faulty.Wrap(memory.Open(), func(op faulty.Op) faulty.Fault {
+		if op.Call != faulty.Commit || op.Changes.Fence.Unit.Name != "packing" || refused {
+			return faulty.Fault{}
+		}
+		refused = true
+		return faulty.Fault{Before: errFull}
+	})
+	keyholdtest.Handler(t, Packing(pack), keyholdtest.With(Cart(), Parcels), keyholdtest.On(store)).
+		Given(filled("ada", "tea")).ThenEmitted(Packed{"ada", "tea"}).ThenAttempts(2)
+}
+
 func TestHandlersTimersRingAsTimeAdvances(t *testing.T) {
 	t.Parallel()
 	keyholdtest.Run(t, func(t *testing.T, k *keyholdtest.Kit) {
@@ -123,6 +173,16 @@ func TestHandlersTimersRingAsTimeAdvances(t *testing.T) {
 		k.Advance(time.Minute)
 		h.ThenEmitted(Packed{"ada", "tea"}).ThenError(errFull)
 	})
+}
+
+func TestEntityWhoseStreamOfCommandsIsPoisonedIsHalted(t *testing.T) {
+	t.Parallel()
+	def := Cart()
+	def.Commands[2] = keyhold.OnCommand(func(keyhold.Command, cart, *Remind) (*Listed, error) { return nil, keyhold.Poison(errFull) })
+	k := keyholdtest.New(t, keyholdtest.With(Parcels))
+	c := keyholdtest.Entity(k, def, "cart-of-ada")
+	keyholdtest.Handler(k, Packing(pack)).Given(filled("ada", "tea")).ThenAttempts(1)
+	c.ThenHalted(errFull.Error()).ThenState(cart{})
 }
 
 func TestEntitiesAndHandlersAreTestedTogether(t *testing.T) {

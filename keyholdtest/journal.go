@@ -3,6 +3,7 @@ package keyholdtest
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -111,12 +112,27 @@ func (j *journal) Write(line []byte) (int, error) {
 
 // handler makes the application's log a part of the journal.
 func (j *journal) handler() slog.Handler {
-	return slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && a.Key == slog.TimeKey {
+	return slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.TimeKey:
 			return slog.Attr{}
+		case "stack":
+			return slog.String(a.Key, own(a.Value.String()))
 		}
 		return a
 	}})
+}
+
+// own gives the places of a stack from the panic down to where the behavior was called, innermost first.
+func own(stack string) string {
+	var places []string
+	_, stack, _ = strings.Cut(stack, "\npanic(")
+	lines := strings.Split(stack, "\n")
+	for i := 2; i+1 < len(lines) && !strings.HasPrefix(lines[i], "github.com/keyhold/keyhold/actors."); i += 2 {
+		place, _, _ := strings.Cut(filepath.Base(lines[i+1]), " ")
+		places = append(places, place)
+	}
+	return strings.Join(places, " < ")
 }
 
 // account gives what was logged in this step, to follow a message.
@@ -187,9 +203,15 @@ func (k *Kit) values(match func(event.Unit) bool, want func(*event.Envelope) boo
 	take := func(envelopes []event.Envelope) {
 		k.T.Helper()
 		for i := range envelopes {
-			if e := &envelopes[i]; want(e) {
-				all = append(all, k.decode(e))
+			e := &envelopes[i]
+			if !want(e) {
+				continue
 			}
+			v := k.decode(e)
+			if e.Lane == event.Backfill {
+				v = keyhold.Backfill(v)
+			}
+			all = append(all, v)
 		}
 	}
 	for _, c := range k.journal.by(match) {

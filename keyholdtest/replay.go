@@ -79,50 +79,56 @@ func (m *replay[S]) fold(e *event.Envelope, one, two any) error {
 	return nil
 }
 
-// look gives the state as it lies in memory; nil where it cannot be had, which the command under test will say better.
-func (e *EntityTest[S]) look() *sight[S] {
+// look gives the state as it lies in memory.
+func (e *EntityTest[S]) look() (*sight[S], error) {
 	ctx, cancel := e.k.context()
 	defer cancel()
-	seen, err := keyhold.Ask[*sight[S]](ctx, e.k.app, e.def.ID(e.id), &look{})
-	if err != nil {
-		return nil
-	}
-	return seen
+	return keyhold.Ask[*sight[S]](ctx, e.k.app, e.def.ID(e.id), &look{})
+}
+
+// done is something that was done with an entity.
+type done[S any] struct {
+	what   string
+	before *sight[S] // nil where it was not looked at, or could not be
+	err    error
 }
 
 // check follows what was stored and compares it with what lies in memory, now and before what was done.
-func (e *EntityTest[S]) check(what string, before *sight[S]) {
+func (e *EntityTest[S]) check(d done[S]) {
 	e.k.T.Helper()
 	if e.told {
 		return
 	}
-	if err := e.compare(what, before); err != nil {
+	if err := e.compare(d); err != nil {
 		e.told = true // everything after it would be wrong as well
 		e.k.errorf("%s: %v", e.unit(), err)
 	}
 }
 
-func (e *EntityTest[S]) compare(what string, before *sight[S]) error {
-	if before != nil {
-		if err := e.follow(before.version); err != nil {
+func (e *EntityTest[S]) compare(d done[S]) error {
+	if d.before != nil {
+		if err := e.follow(d.before.version); err != nil {
 			return err
 		}
 	}
 	was := e.twin
-	now := e.look()
-	if now == nil {
-		return nil
+	now, err := e.look()
+	switch {
+	case err != nil && d.err != nil:
+		return nil // that error says it
+	case err != nil:
+		return fmt.Errorf("after %s: %w", d.what, err)
 	}
 	if err := e.follow(now.version); err != nil {
 		return err
 	}
-	if before != nil {
-		if d := diffState(was, before.state); d != "" {
-			return fmt.Errorf("%s changed the state that it was given: emit an event, and have the fold make a new state (-before +after):\n%s", what, d)
+	if d.before != nil {
+		if changed := diffState(was, d.before.state); changed != "" {
+			return fmt.Errorf("%s changed the state that it was given: emit an event, and have the fold make a new state (-before +after):\n%s", d.what, changed)
 		}
 	}
-	if d := diffState(e.state, now.state); d != "" {
-		return fmt.Errorf("after %s the state in memory is not what its events make of it: something in them does not survive being stored (-stored +in memory):\n%s", what, d)
+	if other := diffState(e.state, now.state); other != "" {
+		return fmt.Errorf("after %s the state in memory is not what its events make of it: something in them does not survive being stored (-stored +in memory):\n%s", d.what, other)
 	}
 	return e.snapshot()
 }

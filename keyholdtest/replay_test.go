@@ -91,6 +91,16 @@ func TestEventThatCannotBeFoldedIsRefusedWhereItIsGiven(t *testing.T) {
 	}, "given to cart/c-1", "emit keyholdtest_test.Foreign", "no case in Fold")
 }
 
+func TestFoldThatPanicsFailsTheTest(t *testing.T) {
+	t.Parallel()
+	def := spoilt(func(def *keyhold.Entity[cart]) {
+		def.Fold[1] = keyhold.OnEvent(func(cart, Filled) cart { panic("out of paper") })
+	})
+	fails(t, func(t *fake) {
+		keyholdtest.Entity(t, def, "c-1").Given(Filled{Item: "tea"})
+	}, "cart/c-1: after Given", "event 1", "behavior panicked: out of paper", "stack=replay_test.go:")
+}
+
 // Lossy is an event that is not stored as it was emitted.
 type Lossy struct{ Kept, Lost string }
 
@@ -129,6 +139,26 @@ func TestStateThatDoesNotSurviveASnapshotFailsTheTest(t *testing.T) {
 		keyholdtest.Entity(t, tallies(0), "t-1").Given(Filled{}).When(&Fill{})
 	}, "tally/t-1: the state does not survive a snapshot")
 	keyholdtest.Entity(t, tallies(-1), "t-1").Given(Filled{}, Filled{}).ThenState(tally{2})
+}
+
+// hidden is a state that nobody else can look into.
+type hidden struct {
+	n    int
+	each func() // has no value to compare
+}
+
+func TestStatesAreComparedByAllTheirFields(t *testing.T) {
+	t.Parallel()
+	def := keyhold.Entity[hidden]{
+		Kind: "hidden", SnapshotEvery: -1,
+		New:      func(string) hidden { return hidden{each: func() {}} },
+		Commands: keyhold.Commands[hidden]{keyhold.OnCommand(func(keyhold.Command, hidden, *Fill) (*Listed, error) { return nil, nil })},
+		Fold:     keyhold.Fold[hidden]{keyhold.OnEvent(func(s hidden, _ Filled) hidden { return hidden{s.n + 1, s.each} })},
+	}
+	keyholdtest.Entity(t, def, "h-1").Given(Filled{}, Filled{}).When(&Fill{}).ThenReply(nil).ThenState(hidden{n: 2})
+	fails(t, func(t *fake) {
+		keyholdtest.Entity(t, def, "h-1").Given(Filled{}).ThenState(hidden{n: 2})
+	}, "state of hidden/h-1")
 }
 
 func TestEntityIsReadBackFromItsSnapshot(t *testing.T) {

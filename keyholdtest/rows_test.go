@@ -55,7 +55,7 @@ func TestRowsAreComparedByWhatTheySay(t *testing.T) {
 		ThenRows(all).
 		Given(filled("ada", "cup")).
 		ThenRows(`SELECT client, item, fragile, weight, n, CAST(item AS BLOB), NULL FROM parcels`,
-			[]any{nickname("ada"), "cup", true, float32(0.5), uint8(7), []byte("cup"), nil})
+			[]any{nickname("ada"), []byte("cup"), true, float32(0.5), uint8(7), "cup", nil})
 }
 
 func TestRowsOutliveARestart(t *testing.T) {
