@@ -113,8 +113,8 @@ func (k known) missing(d actors.Description) (keyhold.Category, error) {
 		switch {
 		case k.categories[name]:
 		case c.Name != "":
-			return c, fmt.Errorf("handler %q subscribes to %q and %q, and nothing says which events are in which: add keyholdtest.With(keyhold.Category{...}) for one of them",
-				d.Name, c.Name, name)
+			return c, fmt.Errorf("handler %q subscribes to %q and %q, and nothing says which events are in which: "+
+				"add keyholdtest.With(keyhold.Category{...}) for one of them", d.Name, c.Name, name)
 		default:
 			c.Name = name
 		}

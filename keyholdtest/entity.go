@@ -10,7 +10,7 @@ import (
 
 // EntityTest is one entity under test. Make it with [Entity].
 //
-// Given, When and Kit.Advance each begin a step; what Then asserts is about the last one. An error that a test does not ask for, with
+// Given, When, Kit.Advance and Kit.Restart each begin a step; what Then asserts is about the last one. An error that a test does not ask for, with
 // ThenRejected or ThenError, fails it.
 //
 // After each step its values are checked: events and state come back from what was stored as they were in memory, folds depend on their

@@ -13,8 +13,8 @@ import (
 
 // HandlerTest is a handler under test, all its keys. Make it with [Handler].
 //
-// Given, GivenPoison, Resume and Kit.Advance each begin a step; what Then asserts is about the last one. A key that is halted, or an event
-// that was set aside, fails the test unless it asks for that with ThenHalted or ThenDeadLettered.
+// Given, GivenPoison, Resume, Kit.Advance and Kit.Restart each begin a step; what Then asserts is about the last one. A key that is
+// halted, or an event that was set aside, fails the test unless it asks for that with ThenHalted or ThenDeadLettered.
 type HandlerTest struct {
 	k    *Kit
 	desc actors.Description

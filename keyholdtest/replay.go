@@ -66,7 +66,8 @@ func (m *replay[S]) fold(e *event.Envelope, one, two any) error {
 		return err
 	}
 	if d := diffState(before, m.state); d != "" {
-		return fmt.Errorf("the fold of %s changed the state that it was given: somebody may still hold it, so change a copy (maps.Clone, slices.Clone) (-before +after):\n%s", e.Type, d)
+		return fmt.Errorf("the fold of %s changed the state that it was given: somebody may still hold it, so change a copy "+
+			"(maps.Clone, slices.Clone) (-before +after):\n%s", e.Type, d)
 	}
 	again, err := m.def.Apply(m.twin, two)
 	if err != nil {
@@ -128,7 +129,8 @@ func (e *EntityTest[S]) compare(d done[S]) error {
 		}
 	}
 	if other := diffState(e.state, now.state); other != "" {
-		return fmt.Errorf("after %s the state in memory is not what its events make of it: something in them does not survive being stored (-stored +in memory):\n%s", d.what, other)
+		return fmt.Errorf("after %s the state in memory is not what its events make of it: something in them does not survive "+
+			"being stored (-stored +in memory):\n%s", d.what, other)
 	}
 	return e.snapshot()
 }
