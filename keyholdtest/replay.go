@@ -45,7 +45,7 @@ type replay[S any] struct {
 	def         keyhold.Entity[S]
 	state, twin S
 	version     uint64
-	begun, told bool
+	told        bool
 }
 
 func newReplay[S any](def keyhold.Entity[S], id string) *replay[S] {
