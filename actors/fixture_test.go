@@ -221,7 +221,8 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 		}
 	}
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
 		if err := carrier.Stop(ctx); err != nil {
 			t.Error(err)
 		}

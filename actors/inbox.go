@@ -181,10 +181,11 @@ func (b *inbox) finish() bool {
 }
 
 // takeAsks takes everything that waits for an answer: the asks that have not begun, and, for a unit that is given up, the one
-// that has.
+// that has. Timers that rang are forgotten.
 func (b *inbox) takeAsks(current bool) (waiting []*ask, begun *ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.mu.ticks = ring.Queue[*unitTimer]{}
 	for b.mu.asks.Len() > 0 {
 		waiting = append(waiting, b.mu.asks.Pop())
 	}

@@ -326,6 +326,30 @@ func TestStopDoesNotWaitForABackoff(t *testing.T) {
 	})
 }
 
+func TestStopWhileATimerRings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		enter, letGo := make(chan struct{}), make(chan struct{})
+		h := ledgers(func(l *ledger, c actors.Context, e Deposited) error {
+			if e.Amount == 1 {
+				c.StartTimer("x", time.Second)
+				return nil
+			}
+			close(enter)
+			<-letGo
+			return nil
+		})
+		h.OnTimer = func(*ledger, actors.Context, string) error { return nil }
+		b := setup(t, []actors.Definition{h})
+		b.publish(t, amounts(1, 2)...)
+		<-enter
+		time.AfterFunc(2*time.Second, func() { close(letGo) }) // the timer has rung, and waits for the behavior
+		if err := b.stopWithin(t, 5*time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestARuntimeStartedAndStoppedByMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t, []actors.Definition{accounts()})

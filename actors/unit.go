@@ -317,7 +317,7 @@ func outcomeOf(err error) partitions.Outcome {
 	return partitions.Failed
 }
 
-// refuse answers the asks that wait, and with current the one that is in its behavior.
+// refuse answers the asks that wait, and with current the one that is in its behavior. Nothing is left for the behavior.
 func (u *unit) refuse(err error, current bool) {
 	waiting, begun := u.inbox.takeAsks(current)
 	for _, k := range waiting {
