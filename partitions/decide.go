@@ -152,24 +152,25 @@ func (m *Machine) head() *lane {
 		case l == nil:
 			m.misread(NoteTrouble, e, "entry of a lane that the unit does not have")
 			return nil
-		case e.Sequence <= l.at: // applied already, all it needs is to be acknowledged
-			m.reack = m.cfg.Leased
 		case e.Sequence > l.at+1:
 			m.misread(NoteGap, e, fmt.Sprintf("read after #%d", l.at))
 			return nil
-		case m.handling(e) == Handle:
-			return l
-		case m.handling(e) == AwaitNewer:
-			m.newer, m.entries = true, nil
-			m.note(Note{Kind: NoteNewer, Lane: l.ref, Sequence: e.Sequence, Why: e.Type})
-			return nil
+		case e.Sequence <= l.at: // applied already, all it needs is to be acknowledged
+			m.reack = m.cfg.Leased
 		default:
+			switch m.handling(e) {
+			case Handle:
+				return l
+			case AwaitNewer:
+				m.newer, m.entries = true, nil
+				m.note(Note{Kind: NoteNewer, Lane: l.ref, Sequence: e.Sequence, Why: e.Type})
+				return nil
+			}
 			l.at, l.id = e.Sequence, e.ID
 			m.passed++
 			m.took = true
 		}
-		m.entries = m.entries[1:]
-		if len(m.entries) == 0 && !m.took {
+		if m.pop(); len(m.entries) == 0 && !m.took {
 			m.misread(NoteTrouble, e, "nothing but what was applied already")
 		}
 	}
@@ -259,7 +260,11 @@ func (m *Machine) fetch() {
 	m.eff.positions = m.eff.positions[:0]
 	for i := range m.lanes {
 		l := &m.lanes[i]
-		m.eff.positions = append(m.eff.positions, event.Position{Lane: l.ref, Sequence: l.at, EventID: l.id})
+		p := event.Position{Lane: l.ref, Sequence: l.at, EventID: l.id}
+		if ack {
+			p.Sequence, p.EventID = l.durable, l.durableID
+		}
+		m.eff.positions = append(m.eff.positions, p)
 	}
 	m.unread, m.woken = false, false
 	m.asked = callFetch

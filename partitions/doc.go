@@ -51,5 +51,5 @@
 // It does not promise that user code runs only once: an attempt whose commit is refused, or whose outcome is unknown, runs
 // again unless the store shows that it was committed.
 //
-// Reading order: port.go, config.go, input.go, effect.go, machine.go, decide.go; testdata/ has the races as scripts.
+// Reading order: port.go, config.go, input.go, effect.go, machine.go, step.go, decide.go; testdata/ has the races as scripts.
 package partitions

@@ -256,6 +256,7 @@ func (m *Machine) fetchDone(in FetchDone) {
 		m.failures, m.suspect = 0, false
 		return
 	}
+	m.idleSince = m.now
 	m.unread = m.unread || !in.Drained
 }
 
@@ -276,7 +277,7 @@ func (m *Machine) applyDone(in ApplyDone) {
 	if in.Outcome == OK {
 		m.keep = in.Keep
 		m.committed(m.eff.apply.Moves)
-		m.entries = m.entries[1:]
+		m.pop()
 		return
 	}
 	m.throwAway()
@@ -344,7 +345,8 @@ func (m *Machine) writeDeadDone(in WriteDeadDone) {
 	}
 	m.committed(m.eff.dead.Moves)
 	m.noteFailure(NoteDead, m.settle)
-	m.settle, m.entries = nil, m.entries[1:]
+	m.settle = nil
+	m.pop()
 	m.idleSince = m.now
 }
 
@@ -471,6 +473,14 @@ func (m *Machine) noteFailure(kind NoteKind, f *Failure) {
 		n.Err = errors.New(f.Error)
 	}
 	m.note(n)
+}
+
+// pop lets go of the entry that was dealt with.
+func (m *Machine) pop() {
+	m.eff.apply.Entry = nil
+	if m.entries = m.entries[1:]; len(m.entries) == 0 {
+		m.entries = nil // the array is not to stay as long as the unit
+	}
 }
 
 func (m *Machine) laneOf(ref event.LaneRef) *lane {

@@ -11,5 +11,5 @@
 //
 // [Monitor] checks the promises of one machine against any shell, this one or another.
 //
-// Reading order: scene.go, world.go, broker.go, store.go, node.go, oracle.go; monitor.go by itself.
+// Reading order: scene.go, world.go, broker.go, store.go, node.go, behavior.go, oracle.go; monitor.go by itself.
 package sim

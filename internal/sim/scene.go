@@ -29,7 +29,6 @@ const (
 	Amnesty    Rule = "amnesty"    // a broker that forgot grants nothing for one lease
 	Sent       Rule = "sent"       // a lease is counted from when it was asked for
 	KeptWake   Rule = "kept wake"  // a wake while draining is kept
-	Rules           = "rules that can be taken out: raise, fence, compare, gap, checkpoint, discard, return, amnesty, sent, kept wake"
 )
 
 const (
