@@ -20,7 +20,6 @@ type Monitor struct {
 	sent     partitions.Tick
 	deadline partitions.Tick
 	timer    partitions.Tick
-	applying event.Position
 	moves    []partitions.Move
 	lanes    []watched
 	wrong    error

@@ -29,7 +29,8 @@ func TestSameSeedSameStory(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	for _, scene := range []Scene{{Leased: true}, {Leased: false}} {
-		if Trace(scene, seed) != Trace(scene, seed) {
+		first, second := Trace(scene, seed), Trace(scene, seed)
+		if first != second {
 			t.Errorf("%s: seed %d tells two stories", name(scene), seed)
 		}
 	}
