@@ -56,7 +56,9 @@ type Acquired struct {
 	Generation event.Generation // when granted
 	Unclean    bool             // the last owner did not release it: its first event is a suspect
 	HeldFor    time.Duration    // when not granted: what is left of the other owner's lease
-	Forgot     bool             // when not granted: the port lost its memory, ask again after one TTL
+	// Forgot, when not granted: the port lost its memory, ask again after one TTL. This goes for units that were never raised
+	// as well: an earlier grant may still be on its way to its owner.
+	Forgot bool
 }
 
 // Fetched is what is next for a unit.
