@@ -1,11 +1,8 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -55,21 +52,6 @@ type attempt struct {
 		std     context.Context // made by the first call that needs it
 		cancel  context.CancelCauseFunc
 	}
-}
-
-// work is what a behavior asked for, in order.
-type work struct {
-	events   []event.Envelope
-	values   []any            // of events
-	commands []event.Envelope // sent
-	mode     *string
-	timers   []timerChange
-}
-
-type timerChange struct {
-	name  string
-	after time.Duration
-	stop  bool
 }
 
 type attemptKey struct{}
@@ -196,142 +178,8 @@ func (a *attempt) unblockAll() {
 	}
 }
 
-// usable reports whether the call is still going on; if not, it says so loudly: what is asked for now is lost.
-func (a *attempt) usable(what string) bool {
-	a.mu.Lock()
-	over := a.mu.over
-	a.mu.Unlock()
-	if over {
-		a.rt.misused(a.unit, fmt.Errorf("%s: %w", what, ErrOver))
-	}
-	return !over
-}
-
-// fail makes the unit of work fail whatever its behavior returns. The first fault counts.
-func (a *attempt) fail(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.fault == nil {
-		a.mu.fault = err
-	}
-}
-
-func (a *attempt) emit(v any) {
-	if !a.usable("emit") {
-		return
-	}
-	plain := v
-	if w, ok := v.(interface{ Unwrapped() any }); ok {
-		plain = w.Unwrapped()
-	}
-	if a.state != nil && !a.state.folds(structType(plain)) {
-		a.fail(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain))
-		return
-	}
-	e, err := a.rt.cfg.Route(a, a.stream, v)
-	if err != nil {
-		a.fail(err)
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.over {
-		return // while it was being encoded
-	}
-	a.stampLocked(&e)
-	if a.mu.values == nil {
-		a.mu.values = a.room[:0]
-	}
-	a.mu.events = append(a.mu.events, e)
-	a.mu.values = append(a.mu.values, plain)
-}
-
-func (a *attempt) send(to Ref, command any) error {
-	if !a.usable("send") {
-		return ErrOver
-	}
-	e, err := a.rt.commandEnvelope(to, command)
-	if err != nil {
-		a.fail(err)
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.over {
-		return ErrOver
-	}
-	a.stampLocked(&e)
-	a.mu.commands = append(a.mu.commands, e)
-	return nil
-}
-
-// stampLocked sets what an envelope inherits from its cause. What follows from an entry of a stream has the same id at every attempt.
-func (a *attempt) stampLocked(e *event.Envelope) {
-	if a.meta.Sequence != 0 {
-		e.ID = event.DerivedID(a.meta.ID, len(a.mu.events)+len(a.mu.commands), a.text)
-	} else {
-		e.ID = a.rt.cfg.NewID()
-	}
-	if a.mu.correlation == "" {
-		a.mu.correlation = cmp.Or(a.meta.CorrelationID, e.ID) // the first of them is the first cause that has an id
-	}
-	e.CorrelationID, e.CausationID = a.mu.correlation, cmp.Or(a.meta.ID, a.meta.CausationID)
-	e.Tenant, e.Trace = a.meta.Tenant, a.meta.Trace
-	e.Time = a.rt.stamp()
-}
-
-// cause gives what an ask, or a unit of work inside this one, inherits.
-func (a *attempt) cause() Meta {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.correlation == "" {
-		a.mu.correlation = cmp.Or(a.meta.CorrelationID, a.rt.cfg.NewID())
-	}
-	return Meta{CausationID: cmp.Or(a.meta.ID, a.meta.CausationID), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace}
-}
-
 func (a *attempt) fence() Fence {
 	return Fence{Unit: a.unit, Generation: a.generation, Lane: a.lane, Sequence: a.meta.Sequence}
-}
-
-func (a *attempt) become(mode string) {
-	if !a.usable("become") {
-		return
-	}
-	if mode != "" && !a.prog.modes[mode] {
-		a.fail(fmt.Errorf("become %q: there is no such mode: add it to Modes", mode))
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.mu.over {
-		a.mu.mode = &mode
-	}
-}
-
-func (a *attempt) startTimer(name string, after time.Duration) {
-	if !a.usable("start timer") {
-		return
-	}
-	if !a.prog.timers {
-		a.fail(fmt.Errorf("start timer %q: OnTimer is nil: nothing would be called", name))
-		return
-	}
-	a.changeTimer(timerChange{name: name, after: after})
-}
-
-func (a *attempt) stopTimer(name string) {
-	if a.usable("stop timer") {
-		a.changeTimer(timerChange{name: name, stop: true})
-	}
-}
-
-func (a *attempt) changeTimer(c timerChange) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.mu.over {
-		a.mu.timers = append(a.mu.timers, c)
-	}
 }
 
 // waits reports whether u waits for this attempt, directly or through those who asked.
@@ -418,12 +266,4 @@ func guard(call func() error) (panicked bool, err error) {
 		}
 	}()
 	return false, call()
-}
-
-func structType(v any) reflect.Type {
-	t := reflect.TypeOf(v)
-	if t != nil && t.Kind() == reflect.Pointer {
-		return t.Elem()
-	}
-	return t
 }
