@@ -74,15 +74,25 @@ func checkJSONType(t reflect.Type, path string, seen map[reflect.Type]bool) erro
 		return checkJSONType(t.Elem(), path, seen)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
-				continue
-			}
-			if err := checkJSONType(f.Type, strings.TrimPrefix(path+"."+f.Name, "."), seen); err != nil {
+			if err := checkJSONField(t, f, strings.TrimPrefix(path+"."+f.Name, "."), seen); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func checkJSONField(of reflect.Type, f reflect.StructField, path string, seen map[reflect.Type]bool) error {
+	if f.Tag.Get("json") == "-" || f.Name == "_" {
+		return nil
+	}
+	if !f.IsExported() && !embedded(f) {
+		if _, message := messageOf(of); message {
+			return nil // what it keeps there is not its content
+		}
+		return fmt.Errorf("field %s is not exported: it would not be stored: export it, or tag it json:\"-\"", path)
+	}
+	return checkJSONType(f.Type, path, seen)
 }
 
 // marshals reports whether values of t encode themselves.

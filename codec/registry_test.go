@@ -360,6 +360,28 @@ type (
 	deep      struct{ Lines []map[string]*channel }
 	face      struct{ Shape interface{ Area() int } }
 	oddKeys   struct{ By map[line]int }
+	secretive struct {
+		Client string
+		total  int
+	}
+	nested struct{ Lines []secretive }
+	locked struct {
+		A  int
+		mu sync.Mutex
+	}
+	counted struct {
+		A int
+		count
+	}
+	count int
+	part  struct{ A int }
+	open  struct { // nothing of it is lost
+		part
+		_       [0]func()
+		cache   string `json:"-"`
+		At      time.Time
+		Message *testprotov1.OrderPlaced
+	}
 	recursive struct {
 		Next *recursive
 		At   time.Time
@@ -392,6 +414,10 @@ func TestFaultsOfDeclarationsAreReportedTogether(t *testing.T) {
 		{codec.Of[deep]("deep", 1), "field Lines.Done is a chan int"},
 		{codec.Of[face]("face", 1), "cannot be read back from JSON"},
 		{codec.Of[oddKeys]("keys", 1), "field By has keys of type codec_test.line"},
+		{codec.Of[secretive]("secretive", 1), `field total is not exported: it would not be stored: export it, or tag it json:"-"`},
+		{codec.Of[nested]("nested", 1), "field Lines.total is not exported"},
+		{codec.Of[locked]("locked", 1), "field mu is not exported"},
+		{codec.Of[counted]("counted", 1), "field count is not exported"},
 		{codec.Declaration{}, "it is the zero Declaration"},
 	}
 	all := []codec.Declaration{codec.Of[orderPlaced]("order.placed", 1)}
@@ -417,6 +443,7 @@ func TestDeclarationsThatCanHoldAreAccepted(t *testing.T) {
 	t.Parallel()
 	for label, declarations := range map[string][]codec.Declaration{
 		"none":              nil,
+		"nothing lost":      {codec.Of[open]("open", 1)},
 		"the same twice":    {codec.Of[other]("other", 1), codec.Of[other]("other", 1)},
 		"two versions":      {codec.Of[other]("other", 2), codec.Of[orderPlaced]("other", 1)},
 		"recursive":         {codec.Of[recursive]("recursive", math.MaxInt32)},
