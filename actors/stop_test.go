@@ -390,6 +390,27 @@ func TestDriveReturnsWhenTheLaneIsThrough(t *testing.T) {
 	})
 }
 
+// An entity whose stream has halted stays in service: it does not have to be put away first.
+func TestDriveOfAnEntityReturnsAsSoonAsItsStreamHalts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, []actors.Definition{only(func(actors.Command, account, *Deposit) (*Total, error) {
+			return nil, actors.Poison(errors.New("cannot"))
+		})}, byHand)
+		if err := b.Send(t.Context(), ref("a"), &Deposit{Client: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		commands := event.LaneRef{Category: "account.commands", Key: "a"}
+		if err := b.Drive(t.Context(), event.Unit{Name: "account", Key: "a"}, commands, 1); err != nil || time.Since(start) > 0 {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		if got := len(b.halts(t)); got != 1 {
+			t.Errorf("%d halts, want 1", got)
+		}
+	})
+}
+
 // A transport that delivers inside Committed must see that the commit belongs to its own Drive.
 func TestWhatAUnitCommitsUnderADriveIsToldUnderItsContext(t *testing.T) {
 	t.Parallel()

@@ -363,7 +363,9 @@ func (u *unit) note(n *partitions.Note) {
 	case partitions.NoteResumed:
 		observe(o.Resumed, u.id)
 	case partitions.NoteAnew:
-		observe2(o.CommitFailed, u.id, why)
+		if n.Why != partitions.WhyActed {
+			observe2(o.CommitFailed, u.id, why)
+		}
 	case partitions.NoteNewer:
 		o.waitsForType(u.id, n.Lane, n.Sequence, n.Why)
 	default:
