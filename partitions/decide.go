@@ -25,7 +25,7 @@ func (m *Machine) next() bool {
 		m.recover()
 		return false
 	case m.acted:
-		m.anew("a person acted")
+		m.anew(WhyActed)
 		return true
 	}
 	if m.demand && !m.served {

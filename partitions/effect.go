@@ -149,6 +149,9 @@ const (
 	NoteTrouble                 // a call did not work out and will be made again
 )
 
+// WhyActed is what a [NoteAnew] says when a person acted: nothing went wrong then.
+const WhyActed = "a person acted"
+
 var noteKinds = [...]string{"halted", "resumed", "dead", "retry", "lost", "anew", "refused", "held", "forgot", "suspect", "gap", "newer", "hung", "trouble"}
 
 func (k NoteKind) String() string { return noteKinds[k] }

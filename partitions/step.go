@@ -212,8 +212,8 @@ func (m *Machine) recoverDone(in RecoverDone) {
 		m.note(Note{Kind: NoteRefused, Why: fmt.Sprintf("the store is at generation %d", in.Generation)})
 		return
 	}
+	stopped := m.halt != nil || m.paused || m.acted // after a rest nothing is known of a halt but that somebody acted on it
 	m.acted = m.actedAgain
-	stopped := m.halt != nil || m.paused
 	m.own, m.idleSince, m.unread = serving, m.now, true
 	m.halt, m.paused, m.newer = in.Halt, in.Paused, false
 	if stopped && !m.blocked() {
