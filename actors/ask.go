@@ -45,9 +45,9 @@ type askOptions struct {
 	trace         event.Trace
 }
 
-// CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a command
-// with an id that the entity has seen gets that again without being decided. Ids are remembered per entity, as long as the store
-// keeps replies. The types of the command and of its reply need wire names.
+// CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a
+// command with an id that the entity has seen gets that again without being decided. Ids are remembered per entity, as long
+// as the store keeps replies. The types of the command and of its reply need wire names.
 func CommandID(id string) AskOption { return func(o *askOptions) { o.id = id } }
 
 // CorrelationID sets the correlation of everything the command leads to. By default it is that of the behavior that
@@ -60,8 +60,8 @@ func Tenant(tenant string) AskOption { return func(o *askOptions) { o.tenant = t
 // Trace sets the trace context of everything the command leads to. By default it is that of the behavior that asks.
 func Trace(t event.Trace) AskOption { return func(o *askOptions) { o.trace = t } }
 
-// ask is a command or query on its way to an entity, and back. The one who waits and the one who answers settle in state what becomes of it,
-// so that each knows what the other saw.
+// ask is a command or query on its way to an entity, and back. The one who waits and the one who answers settle in state
+// what becomes of it, so that each knows what the other saw.
 type ask struct {
 	ctx    context.Context
 	in     any

@@ -193,7 +193,8 @@ func (a *attempt) waits(u event.Unit) bool {
 }
 
 // run makes the call. After it nothing more can be asked for through its contexts; what was is in done. The error says why
-// that is not to be committed; own, that it is what the behavior returned: else it panicked, was interrupted, or did something wrong.
+// that is not to be committed; own, that it is what the behavior returned. Else it panicked, was interrupted, or did
+// something wrong.
 func (a *attempt) run(call func() error) (own bool, err error) {
 	panicked, err := guard(call)
 	a.mu.Lock()

@@ -8,14 +8,15 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// The contexts of behaviors. Each is a context.Context and says by its type what may be done. It ends with the call it was
-// given to: keep none of them. Afterwards Emit, Send, Become and the timers panic, Tx gives [ErrOver], and Done is closed.
-//
-// The context is cancelled when the attempt takes longer than the behavior's Timeout, when the unit is lost, and when Stop
-// runs out of patience; context.Cause tells which. Its methods may be called from several goroutines, but what is
-// emitted at once has no order, and SQL is for one goroutine at a time.
-
 // UnitOfWork collects what commits together.
+//
+// The contexts of behaviors (UnitOfWork, [Context], [Command], [Query]) are each a context.Context, and say by their type
+// what may be done. One ends with the call it was given to: keep none. What is asked of it afterwards is lost, and told to
+// Observer.Misused; Tx gives [ErrOver], and Done is closed.
+//
+// It is cancelled when the attempt takes longer than the behavior's Timeout, and when Stop runs out of patience;
+// context.Cause tells which. An attempt that was cancelled does not commit. The methods may be called from several
+// goroutines, but what is emitted at once has no order, and SQL is for one goroutine at a time.
 type UnitOfWork struct{ a *attempt }
 
 // Tx is the application's own SQL in the transaction of this unit of work. The transaction begins with the first statement, so
@@ -24,7 +25,8 @@ type UnitOfWork struct{ a *attempt }
 func (u UnitOfWork) Tx() eventstore.SQL { return u.a.sql() }
 
 // Emit adds events, in this order. Each is a struct, or a pointer to a protobuf message, of a type that has a wire name, and
-// its key must be legal. What is wrong with one fails the unit of work at its end, whatever the behavior returns.
+// its key must be legal. It must not be changed afterwards. What is wrong with one fails the unit of work at its end,
+// whatever the behavior returns.
 func (u UnitOfWork) Emit(events ...any) {
 	for _, e := range events {
 		u.a.emit(e)
@@ -35,7 +37,7 @@ func (u UnitOfWork) Emit(events ...any) {
 // work and is decided later, once, in the order of sending per entity; its reply is dropped.
 func (u UnitOfWork) Send(to Ref, command any) { _ = u.a.send(to, command) }
 
-// Meta tells what is being handled. In [Runtime.Do] only the tenant, correlation and trace of the context are set.
+// Meta tells what is being handled. In [Runtime.Do] there is only what it inherits from the behavior that calls it.
 func (u UnitOfWork) Meta() Meta { return u.a.meta }
 
 // Deadline implements context.Context.
@@ -60,8 +62,8 @@ func (c Context) Key() string { return c.a.unit.Key }
 // never below what it was before.
 func (c Context) Fence() Fence { return c.a.fence() }
 
-// Become makes the cases of Modes[mode] take the place of On once this unit of work has committed; "" goes back. It
-// lasts as long as the instance.
+// Become makes the cases of Modes[mode] take the place of those in On, once this unit of work has committed; "" goes back.
+// It lasts as long as the instance.
 func (c Context) Become(mode string) { c.a.become(mode) }
 
 // StartTimer calls OnTimer with this name once the time has passed, counted from the commit of this unit of work; a timer of
@@ -86,8 +88,8 @@ func (c Command) Query() Query { return Query{a: c.a} }
 // Fence names this very attempt, as [Context.Fence] does.
 func (c Command) Fence() Fence { return c.a.fence() }
 
-// Become makes the cases of Modes[mode] take the place of Commands once this command has committed; "" goes back. It lasts
-// until the entity is put away or its state read again.
+// Become makes the cases of Modes[mode] take the place of those in Commands, once this command has committed; "" goes
+// back. It lasts until the entity is put away or an attempt fails.
 func (c Command) Become(mode string) { c.a.become(mode) }
 
 // StartTimer calls OnTimer with this name once the time has passed, as [Context.StartTimer] does.

@@ -24,7 +24,7 @@ type Entity[S any] struct {
 	Commands Commands[S]
 	Queries  Queries[S]
 	Fold     Fold[S]                // every event that a command emits must be here
-	Modes    map[string]Commands[S] // cases that take the place of Commands after Command.Become(name)
+	Modes    map[string]Commands[S] // after Command.Become(name), these take the place of the cases in Commands for the same types
 
 	SnapshotEvery int           // events between two snapshots; default 100, negative = none
 	Mailbox       int           // asks that wait at most, more are refused with ErrMailboxFull; default Config.MailboxSize

@@ -109,7 +109,9 @@ func Retryable(err error) bool {
 	if errors.As(err, &ask) && ask.Unknown {
 		return false
 	}
-	for _, passing := range []error{ErrMailboxFull, ErrStopping, ErrUnavailable, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrVersionConflict} {
+	for _, passing := range []error{
+		ErrMailboxFull, ErrStopping, ErrUnavailable, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrVersionConflict,
+	} {
 		if errors.Is(err, passing) {
 			return true
 		}

@@ -12,8 +12,10 @@ import (
 
 // attempt makes the unit of work for one call of the unit's behavior.
 func (u *unit) attempt(g event.Generation) *attempt {
-	a := &attempt{rt: u.run.rt, prog: u.prog, unit: u.id, text: u.text, ref: u.ref, generation: g, version: u.version, began: time.Now()}
-	a.values = u.context()
+	a := &attempt{
+		rt: u.run.rt, prog: u.prog, ref: u.ref, unit: u.id, text: u.text, generation: g, version: u.version,
+		began: time.Now(), values: u.context(),
+	}
 	if u.prog.entity() {
 		a.stream, a.state = u.stream(), u.state
 	}
@@ -69,7 +71,10 @@ func (u *unit) call(a *attempt, call func() error) (own bool, err error) {
 
 // refused is the result of an attempt whose commit was.
 func (u *unit) refused(a *attempt, err error) result {
-	r := result{outcome: outcomeOf(err), err: err, unknown: errors.Is(err, eventstore.ErrUnknownCommit), conflict: errors.Is(err, eventstore.ErrVersionConflict)}
+	r := result{
+		outcome: outcomeOf(err), err: err,
+		unknown: errors.Is(err, eventstore.ErrUnknownCommit), conflict: errors.Is(err, eventstore.ErrVersionConflict),
+	}
 	if r.outcome == partitions.Failed && !a.begunSQL() && !r.conflict {
 		r.outcome = partitions.Unknown // the database's own trouble: not to be held against the event
 	}

@@ -27,7 +27,7 @@ type Handler[B any] struct {
 	New func(key string) B // a new instance; required. It is called only while the unit is held
 
 	On      Behavior[B]            // what is handled; types of its categories that are not here are passed over
-	Modes   map[string]Behavior[B] // cases that take the place of those in On after Context.Become(name)
+	Modes   map[string]Behavior[B] // after Context.Become(name), these take the place of the cases in On for the same types
 	OnTimer func(b B, ctx Context, name string) error
 
 	// OnActivate runs on each new instance before its first event, in a unit of work of its own that commits only if it

@@ -18,8 +18,8 @@ type Observer struct {
 	Halted       func(eventstore.Halt)                         // durably
 	Resumed      func(event.Unit)                              // from a halt, or from waiting
 	DeadLettered func(eventstore.Dead)                         // durably
-	WaitsForType func(event.Unit, *event.Envelope)             // for a newer program; of the envelope only lane, sequence and type are set
-	CommitFailed func(event.Unit, error)                       // or has an unknown outcome: what is in memory is dropped, the unit recovers
+	WaitsForType func(event.Unit, *event.Envelope)             // for a newer program; only lane, sequence and type are set
+	CommitFailed func(event.Unit, error)                       // or may have: what is in memory is dropped, the unit recovers
 	TimerFailed  func(event.Unit, string, error)               // OnTimer returned an error; it is not called again
 	Panicked     func(event.Unit, *PanicError)
 	Overdue      func(event.Unit, time.Duration) // a behavior ignores the end of its context

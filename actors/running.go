@@ -46,6 +46,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	run.nested = transport.Nested(run.ctx)
 	if err := run.alarms.Start(ctx); err != nil {
+		run.cancel(errStopped)
 		return fmt.Errorf("start: %w", err)
 	}
 	r.running.Store(run)
@@ -105,10 +106,7 @@ func (r *running) unit(id event.Unit) *unit {
 }
 
 // stopping is a Stop that is not through.
-type stopping struct {
-	run         *running
-	interrupted []event.Unit // had not finished when Stop ran out of patience
-}
+type stopping struct{ run *running }
 
 // grace is how long Stop waits for behaviors to notice that their contexts have ended.
 const grace = time.Second
@@ -124,10 +122,11 @@ func (r *Runtime) Stop(ctx context.Context) error {
 	for _, u := range s.run.units.all() {
 		u.post(func(b *inbox) { b.mu.drain = true })
 	}
-	if err := s.run.units.wait(ctx); err != nil {
-		return r.endStop(s, s.hurry(context.WithoutCancel(ctx), context.Cause(ctx)))
+	var failed *StopError
+	if s.run.units.wait(ctx) != nil {
+		failed = s.hurry(context.WithoutCancel(ctx), context.Cause(ctx))
 	}
-	return r.endStop(s, nil)
+	return r.endStop(context.WithoutCancel(ctx), s, failed)
 }
 
 func (r *Runtime) beginStop() *stopping {
@@ -166,13 +165,12 @@ func (s *stopping) hurry(ctx context.Context, why error) *StopError {
 }
 
 // endStop closes down what units need, unless some are stuck: they will still want it when they return.
-func (r *Runtime) endStop(s *stopping, failed *StopError) error {
+func (r *Runtime) endStop(ctx context.Context, s *stopping, failed *StopError) error {
 	if failed != nil && len(failed.Stuck) > 0 {
 		return failed
 	}
 	s.run.cancel(errStopped)
-	unbounded := context.WithoutCancel(context.Background())
-	if err := errors.Join(s.run.host.Stop(unbounded), s.run.alarms.Stop(unbounded)); err != nil {
+	if err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx)); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	r.mu.Lock()

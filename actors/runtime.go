@@ -28,9 +28,9 @@ type Config struct {
 	// checked. from is the entity that emits, zero for others. Called concurrently; must not block. An event may come wrapped:
 	// in a value with a method Unwrapped() any, which gives the event itself.
 	Route func(ctx context.Context, from event.Stream, v any) (event.Envelope, error)
-	// Committed is called after each commit that added to a lane: in the goroutine of the unit that committed, under a context marked by
-	// transport.Nested, or, where somebody waits for the unit's answer, in that one's. Its error is logged: what was
-	// committed is delivered in the end. May be nil.
+	// Committed is called after each commit that added to a lane: in the goroutine of whoever waits for the answer, else in
+	// that of the unit, under a context marked by transport.Nested. Its error is logged: what was committed is delivered
+	// in the end. May be nil.
 	Committed func(ctx context.Context, tails []event.Tail) error
 	// Listed says which wire names the durable registration of a handler or entity kind lists. An event of a listed type
 	// that this program does not handle waits for a newer program instead of being passed over. Default: none.
@@ -74,7 +74,8 @@ func NewRuntime(cfg Config) (*Runtime, error) {
 		switch other := r.programs[name]; {
 		case len(faults) > 0 || errs[0] != nil:
 		case other != nil:
-			errs = append(errs, fmt.Errorf("%s %q: the name is taken by the %s of that name: handlers and entity kinds share one name space, rename one",
+			errs = append(errs, fmt.Errorf(
+				"%s %q: the name is taken by the %s of that name: handlers and entity kinds share one name space, rename one",
 				d.Describe().Kind, name, other.desc.Kind))
 		default:
 			p := d.compile()
@@ -125,7 +126,7 @@ func (c *Config) fault() error {
 		errs = append(errs, fmt.Errorf("IdleAfter is %v: set 0 for the default, or more", c.IdleAfter))
 	}
 	if c.Port != nil && c.Port.Traits().Leased {
-		errs = append(errs, errors.New("Port leases its units one by one: leases are not renewed here, use a port whose process owns all units"))
+		errs = append(errs, errors.New("Port leases units one by one, and leases are not renewed here: use a port whose process owns all units"))
 	}
 	return errors.Join(errs...)
 }

@@ -130,7 +130,9 @@ func (u *unit) rejected(k *ask, g event.Generation, r result) result {
 		_, err = u.write(eventstore.Changes{Fence: u.fence(g), Reply: kept})
 	}
 	if err != nil {
-		return result{outcome: outcomeOf(err), err: fmt.Errorf("keep the rejection: %w", err), unknown: errors.Is(err, eventstore.ErrUnknownCommit)}
+		return result{
+			outcome: outcomeOf(err), err: fmt.Errorf("keep the rejection: %w", err), unknown: errors.Is(err, eventstore.ErrUnknownCommit),
+		}
 	}
 	return result{err: r.err, own: true}
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -78,8 +79,8 @@ func (u *unit) Receive(any) {
 	}
 }
 
-// Failed implements [host.Actor]: something beneath the behaviors panicked, or a behavior ended its goroutine. The unit is beyond use, its
-// event is not passed, and another activation takes over in a while.
+// Failed implements [host.Actor]: something beneath the behaviors panicked, or a behavior ended its goroutine. The unit is
+// beyond use, its event is not passed, and another activation takes over in a while.
 func (u *unit) Failed(reason any) {
 	err := newPanicError(reason)
 	observe2(u.run.rt.cfg.Observer.Panicked, u.id, err)
@@ -126,8 +127,8 @@ func (u *unit) step() bool {
 	return true
 }
 
-// input gives the next thing to tell the machine. What came from outside goes before the answer to what it asked for: an attempt that
-// was cancelled is not to be counted, and asks are to have their turn before the next entry.
+// input gives the next thing to tell the machine. What came from outside goes before the answer to what it asked for: an
+// attempt that was cancelled is not to be counted, and asks are to have their turn before the next entry.
 func (u *unit) input() partitions.Input {
 	w, waiting := u.inbox.wants()
 	for u.drained && (w == wantActed || w == wantWake) { // nothing may bring it back to life
@@ -369,6 +370,9 @@ func (u *unit) note(n *partitions.Note) {
 	case partitions.NoteNewer:
 		o.waitsForType(u.id, n.Lane, n.Sequence, n.Why)
 	default:
+		if n.Err != nil && n.Why != "" {
+			why = fmt.Errorf("%s: %w", n.Why, n.Err)
+		}
 		o.trouble(u.id, n.Kind.String(), why)
 	}
 	if n.Kind == partitions.NoteTrouble || n.Kind == partitions.NoteHeld || n.Kind == partitions.NoteForgot {

@@ -93,7 +93,8 @@ func (a *attempt) send(to Ref, command any) error {
 	return nil
 }
 
-// stampLocked sets what an envelope inherits from its cause. What follows from an entry of a stream has the same id at every attempt.
+// stampLocked sets what an envelope inherits from its cause. What follows from an entry of a stream has the same id at every
+// attempt.
 func (a *attempt) stampLocked(e *event.Envelope) {
 	if a.meta.Sequence != 0 {
 		e.ID = event.DerivedID(a.meta.ID, len(a.mu.events)+len(a.mu.commands), a.text)
@@ -115,7 +116,9 @@ func (a *attempt) cause() Meta {
 	if a.mu.correlation == "" {
 		a.mu.correlation = cmp.Or(a.meta.CorrelationID, a.rt.cfg.NewID())
 	}
-	return Meta{CausationID: cmp.Or(a.meta.ID, a.meta.CausationID), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace}
+	return Meta{
+		CausationID: cmp.Or(a.meta.ID, a.meta.CausationID), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace,
+	}
 }
 
 func (a *attempt) become(mode string) {
