@@ -1,6 +1,9 @@
 package keyhold
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
@@ -8,24 +11,15 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// observer logs what an operator must know, one line each, and passes everything on to Config.Observer.
+// observer logs what happens to units, one line each, and passes everything on to Config.Observer.
 func (a *App) observer() actors.Observer {
 	log, next := a.cfg.Logger, a.cfg.Observer
-	o := next
-	o.Halted = func(h eventstore.Halt) {
-		log.Error("halted: nothing later of this key is applied until the halt is lifted",
-			"unit", h.Unit, "lane", h.Lane, "sequence", h.Sequence, "event", h.EventID, "type", h.EventType,
-			"attempts", h.Attempts, "reason", h.Reason, "error", h.Error)
-		call(next.Halted, h)
-	}
-	o.Resumed = func(u event.Unit) {
-		log.Info("resumed", "unit", u)
-		call(next.Resumed, u)
-	}
-	o.DeadLettered = func(d eventstore.Dead) {
-		log.Error("set aside as a dead letter", "unit", d.Unit, "lane", d.Lane, "sequence", d.Sequence, "event", d.EventID,
-			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error)
-		call(next.DeadLettered, d)
+	o := a.routine()
+	o.Rejected = func(u event.Unit, e *event.Envelope, err error) {
+		log.Info("sent command was rejected", "unit", u, "event", e.ID, "type", e.Type, "error", err)
+		if next.Rejected != nil {
+			next.Rejected(u, e, err)
+		}
 	}
 	o.Retried = func(u event.Unit, e *event.Envelope, attempt int, err error) {
 		log.Warn("attempt failed", "unit", u, "lane", e.Ref(), "sequence", e.Sequence, "event", e.ID, "type", e.Type, "attempt", attempt, "error", err)
@@ -33,37 +27,81 @@ func (a *App) observer() actors.Observer {
 			next.Retried(u, e, attempt, err)
 		}
 	}
-	o.Rejected = func(u event.Unit, e *event.Envelope, err error) {
-		log.Info("sent command was rejected", "unit", u, "event", e.ID, "type", e.Type, "error", err)
-		if next.Rejected != nil {
-			next.Rejected(u, e, err)
-		}
+	o.Halted = func(h eventstore.Halt) {
+		log.Error("halted: nothing later of this key is applied; mend the cause, then lift the halt with admin.Resume",
+			"unit", h.Unit, "lane", h.Lane, "sequence", h.Sequence, "event", h.EventID, "type", h.EventType,
+			"attempts", h.Attempts, "reason", h.Reason, "error", h.Error)
+		call(next.Halted, h)
+	}
+	o.DeadLettered = func(d eventstore.Dead) {
+		log.Error("set aside as a dead letter", "unit", d.Unit, "lane", d.Lane, "sequence", d.Sequence, "event", d.EventID,
+			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error)
+		call(next.DeadLettered, d)
 	}
 	o.WaitsForType = func(u event.Unit, e *event.Envelope) {
 		log.Error("waits for a newer program: this one does not know the type of the next event", "unit", u, "lane", e.Ref(), "sequence", e.Sequence, "type", e.Type)
-		if next.WaitsForType != nil {
-			next.WaitsForType(u, e)
-		}
+		call2(next.WaitsForType, u, e)
 	}
 	o.CommitFailed = func(u event.Unit, err error) {
 		log.Warn("commit failed: the unit reads its state again", "unit", u, "error", err)
-		if next.CommitFailed != nil {
-			next.CommitFailed(u, err)
+		call2(next.CommitFailed, u, err)
+	}
+	o.TimerFailed = func(u event.Unit, name string, err error) {
+		log.Error("timer failed: OnTimer is not called for it again", "unit", u, "timer", name, "error", err)
+		if next.TimerFailed != nil {
+			next.TimerFailed(u, name, err)
 		}
 	}
 	o.Panicked = func(u event.Unit, p *actors.PanicError) {
 		log.Error("behavior panicked", "unit", u, "panic", p.Value, "stack", p.Stack)
-		if next.Panicked != nil {
-			next.Panicked(u, p)
-		}
+		call2(next.Panicked, u, p)
 	}
 	o.Overdue = func(u event.Unit, d time.Duration) {
 		log.Error("behavior ignores its timeout: its key waits until it returns", "unit", u, "for", d)
-		if next.Overdue != nil {
-			next.Overdue(u, d)
+		call2(next.Overdue, u, d)
+	}
+	o.Misused = func(u event.Unit, err error) { call2(next.Misused, u, err) } // the runtime has logged it
+	troubles := new(rarely)
+	o.Trouble = func(u event.Unit, what string, err error) {
+		if unsaid, now := troubles.due(what); now {
+			attrs := []any{"unit", u, "what", what, "unsaid", unsaid}
+			log.Warn("in trouble: the unit goes on trying", withError(attrs, err)...)
+		}
+		if next.Trouble != nil {
+			next.Trouble(u, what, err)
 		}
 	}
 	return o
+}
+
+// routine is the part of the observer that tells nothing an operator must know.
+func (a *App) routine() actors.Observer {
+	log, next := a.cfg.Logger, a.cfg.Observer
+	debug := func() bool { return log.Enabled(context.Background(), slog.LevelDebug) }
+	return actors.Observer{
+		Activated: func(u event.Unit) {
+			if debug() {
+				log.Debug("activated", "unit", u)
+			}
+			call(next.Activated, u)
+		},
+		Passivated: func(u event.Unit) {
+			if debug() {
+				log.Debug("passivated", "unit", u)
+			}
+			call(next.Passivated, u)
+		},
+		Applied: func(u event.Unit, e *event.Envelope) {
+			if debug() {
+				log.Debug("applied", "unit", u, "lane", e.Ref(), "sequence", e.Sequence, "event", e.ID, "type", e.Type)
+			}
+			call2(next.Applied, u, e)
+		},
+		Resumed: func(u event.Unit) {
+			log.Info("resumed", "unit", u)
+			call(next.Resumed, u)
+		},
+	}
 }
 
 func call[T any](f func(T), v T) {
@@ -72,8 +110,68 @@ func call[T any](f func(T), v T) {
 	}
 }
 
+func call2[T, V any](f func(T, V), t T, v V) {
+	if f != nil {
+		f(t, v)
+	}
+}
+
+// rarely lets one thing of a kind through in each minute. What keeps many units from their work, a store that does not answer for
+// instance, each of them tells again and again.
+type rarely struct {
+	mu struct {
+		sync.Mutex
+		kinds map[string]*rare
+	}
+}
+
+type rare struct {
+	next   time.Time // not before that
+	unsaid int
+}
+
+// due reports whether to let this one through, and then how many were held back since the one before.
+func (r *rarely) due(kind string) (unsaid int, now bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.mu.kinds[kind]
+	if k == nil {
+		if r.mu.kinds == nil {
+			r.mu.kinds = map[string]*rare{}
+		}
+		k = new(rare)
+		r.mu.kinds[kind] = k
+	}
+	t := time.Now()
+	if t.Before(k.next) {
+		k.unsaid++
+		return 0, false
+	}
+	unsaid = k.unsaid
+	*k = rare{next: t.Add(time.Minute)}
+	return unsaid, true
+}
+
 func (a *App) storeNotice(n eventstore.Notice) {
-	a.cfg.Logger.Warn("store: "+n.What, "who", n.Who, "took", n.Took, "error", n.Error)
+	level := slog.LevelWarn
+	if n.Routine {
+		level = slog.LevelInfo
+	}
+	var attrs []any
+	if n.Who != "" {
+		attrs = append(attrs, "who", n.Who)
+	}
+	if n.Took != 0 {
+		attrs = append(attrs, "took", n.Took)
+	}
+	a.cfg.Logger.Log(context.Background(), level, "store: "+n.What, withError(attrs, n.Error)...)
+}
+
+func withError(attrs []any, err error) []any {
+	if err == nil {
+		return attrs
+	}
+	return append(attrs, "error", err)
 }
 
 func (a *App) transportFault(err error) {

@@ -40,10 +40,11 @@ type StartOptions struct {
 
 // Notice is something an operator may want to know of a store: a long hold of the writer, for instance.
 type Notice struct {
-	What  string        // "long hold", "migrated", "waiting for owner"
-	Who   string        // the unit or handler concerned, where known
-	Took  time.Duration // where it applies
-	Error error
+	What    string        // "long hold", "database created", "waiting for owner"
+	Who     string        // the unit, handler or caller concerned, where known
+	Took    time.Duration // where it applies
+	Error   error         // where it applies
+	Routine bool          // nothing is wrong
 }
 
 // Identity is who the store is, and who owns it since Start.

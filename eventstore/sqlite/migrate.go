@@ -56,7 +56,11 @@ func migrate(ctx context.Context, path string, c *connection, known []format, op
 		}
 	}
 	if found < len(known) && opts.Observe != nil {
-		opts.Observe(eventstore.Notice{What: "migrated", Who: fmt.Sprintf("format %d to %d", found, len(known)), Took: time.Since(began)})
+		what := "database created"
+		if found > 0 {
+			what = fmt.Sprintf("migrated from format %d to %d", found, len(known))
+		}
+		opts.Observe(eventstore.Notice{What: what, Took: time.Since(began), Routine: true})
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,7 @@ func TestStoreOfEveryEarlierFormatIsMigratedAndKeepsItsID(t *testing.T) {
 	for earlier := 1; earlier <= newest; earlier++ {
 		path := filepath.Join(t.TempDir(), "store.db")
 		before, notices, err := startWith(t, path, released(t, earlier), eventstore.StartOptions{})
-		if err != nil || len(notices) != 1 || notices[0].What != "migrated" {
+		if err != nil || len(notices) != 1 || notices[0].What != "database created" || !notices[0].Routine {
 			t.Fatalf("format %d: %v, notices %v", earlier, err, notices)
 		}
 		after, notices, err := startWith(t, path, migrations, eventstore.StartOptions{})
@@ -65,6 +66,22 @@ func TestStoreOfEveryEarlierFormatIsMigratedAndKeepsItsID(t *testing.T) {
 		if after.StoreID != before.StoreID || after.StartGeneration != before.StartGeneration+1 {
 			t.Errorf("format %d to %d: %+v became %+v", earlier, newest, before, after)
 		}
+	}
+}
+
+func TestMigrationTellsFromWhichFormatToWhich(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	if _, _, err := startWith(t, path, migrations, eventstore.StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	newest := count(t)
+	next := released(t, newest)
+	next["migrations/9999_next.sql"] = &fstest.MapFile{Data: []byte(`CREATE TABLE keyhold_next (id INTEGER)`)}
+	_, notices, err := startWith(t, path, next, eventstore.StartOptions{})
+	want := fmt.Sprintf("migrated from format %d to %d", newest, newest+1)
+	if err != nil || len(notices) != 1 || notices[0].What != want || !notices[0].Routine {
+		t.Errorf("%v, notices %+v, want %q", err, notices, want)
 	}
 }
 
