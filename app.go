@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,19 +48,22 @@ const (
 type running struct {
 	runtime *actors.Runtime
 	router  *router
+	names   []string // of handlers and entity kinds, in order
 }
 
 // New makes an application. It does no I/O and starts nothing; what is wrong with cfg is reported by [App.Start], together with
 // what is wrong with the declarations.
 func New(cfg Config) *App { return &App{cfg: cfg.withDefaults()} }
 
-// Register adds declarations: entities, handlers, categories. Call it before Start. What is wrong with them is reported by Start,
-// all at once.
+// Register adds declarations: entities, handlers, categories. Call it before Start; a later call is an error in the log, and
+// has the next Start refused. What is wrong with the declarations is reported by Start, all at once.
 func (a *App) Register(declarations ...Declaration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.state != stopped {
-		a.mu.faults = append(a.mu.faults, errors.New("register: the application was started already: register everything before Start"))
+		err := errors.New("register: the application was started already: register everything before Start")
+		a.cfg.Logger.Error("what was registered after Start does not run, and the next Start will be refused", "error", err)
+		a.mu.faults = append(a.mu.faults, err)
 		return
 	}
 	for i, d := range declarations {
@@ -98,11 +102,14 @@ func (a *App) Start(ctx context.Context) (err error) {
 	defer a.mu.Unlock()
 	if err != nil {
 		a.mu.state = stopped
-		return fmt.Errorf("start %s: %w", a.cfg.Name, err)
+		return fmt.Errorf("%s: %w", a.about("start"), err)
 	}
 	a.mu.state, a.mu.running = started, r
 	return nil
 }
+
+// about says what is done to the application, for messages.
+func (a *App) about(what string) string { return strings.TrimSpace(what + " " + a.cfg.Name) }
 
 func (a *App) start(ctx context.Context, in declared, faults error) (_ *running, err error) {
 	types, err := codec.NewRegistry(codec.Declarations())
@@ -162,6 +169,9 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 		return nil, err
 	}
 	undo = append(undo, a.retention.Stop)
+	if err := a.reportHalts(ctx); err != nil {
+		return nil, err
+	}
 	err = a.cfg.Transport.Start(ctx, transport.Node{
 		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
 	})
@@ -169,7 +179,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 		return nil, err
 	}
 	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
-	return &running{runtime: runtime, router: router}, nil
+	return &running{runtime: runtime, router: router, names: p.names()}, nil
 }
 
 // register compares the plan with the store's registry and saves it there.
@@ -217,7 +227,7 @@ func (a *App) Stop(ctx context.Context) error {
 	a.mu.state = stopped
 	a.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("stop %s: %w", a.cfg.Name, err)
+		return fmt.Errorf("%s: %w", a.about("stop"), err)
 	}
 	a.cfg.Logger.Info("stopped", "node", a.cfg.Node)
 	return nil

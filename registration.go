@@ -66,6 +66,16 @@ func resolve(in declared, types *codec.Registry, caps transport.Capabilities) (*
 	return r.plan, errors.Join(r.faults...)
 }
 
+// names gives the handlers and entity kinds, in order.
+func (p *plan) names() []string {
+	var all []string
+	for _, d := range p.descriptions {
+		all = append(all, d.Name)
+	}
+	slices.Sort(all)
+	return all
+}
+
 type resolver struct {
 	types  *codec.Registry
 	caps   transport.Capabilities
