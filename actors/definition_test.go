@@ -106,7 +106,7 @@ func TestFaultsOfDefinitionsAreAllReportedAndSayWhatToDo(t *testing.T) {
 				Kind: "x.commands", Version: 1, Mailbox: -1, Retry: actors.RetryPolicy{Min: time.Hour, Max: time.Minute},
 				Commands: actors.Commands[hidden]{actors.OnCommand(command), actors.OnCommand(command)},
 				Queries:  actors.Queries[hidden]{actors.OnQuery(func(actors.Query, hidden, *Deposit) (*Total, error) { return nil, nil }), {}},
-				Fold:     actors.Fold[hidden]{{}, actors.OnEvent(func(s hidden, e *Deposited) hidden { return s }), actors.OnEvent(func(s hidden, e Deposited) hidden { return s }), actors.OnEvent(func(s hidden, e Deposited) hidden { return s })},
+				Fold:     actors.Fold[hidden]{{}, actors.OnEvent(func(s hidden, e *Deposited) hidden { return s }), actors.OnEvent(func(s hidden, e Deposited) hidden { s.secret++; return s }), actors.OnEvent(func(s hidden, e Deposited) hidden { return s })},
 				Modes:    map[string]actors.Commands[hidden]{"m": {actors.OnCommand(func(actors.Command, hidden, *Withdraw) (*Total, error) { return nil, nil })}},
 			},
 			[]string{

@@ -162,9 +162,10 @@ func byHand(c *actors.Config) {
 // bundle is a started runtime with everything around it.
 type bundle struct {
 	*actors.Runtime
-	store  eventstore.Store
-	memory *memory.Store
-	saw    *recorder
+	store   eventstore.Store
+	memory  *memory.Store
+	carrier carrier
+	saw     *recorder
 }
 
 type option func(*actors.Config)
@@ -180,15 +181,27 @@ func setup(t testing.TB, definitions []actors.Definition, opts ...option) *bundl
 // setupOn is setup on a store that may hold something already, and with faults.
 func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []actors.Definition, opts ...option) *bundle {
 	t.Helper()
-	b := &bundle{store: mem, memory: mem, saw: new(recorder)}
+	b := &bundle{store: mem, memory: mem, saw: new(recorder), carrier: local.New()}
 	if plan != nil {
 		b.store = faulty.Wrap(mem, plan)
 	}
+	b.start(t, definitions, opts)
+	return b
+}
+
+// carrier is a transport that delivers from the store.
+type carrier interface {
+	transport.Transport
+	Bind(eventstore.Store, eventstore.Identity, event.KeyRules)
+}
+
+func (b *bundle) start(t testing.TB, definitions []actors.Definition, opts []option) {
+	t.Helper()
 	id, err := b.store.Start(t.Context(), eventstore.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier := local.New()
+	carrier := b.carrier
 	carrier.Bind(b.store, id, keys)
 	registry := types(t)
 	cfg := actors.Config{
@@ -233,7 +246,6 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 			t.Error(err)
 		}
 	})
-	return b
 }
 
 func (b *bundle) deposit(t testing.TB, id string, amount int, opts ...actors.AskOption) int {

@@ -126,7 +126,7 @@ func (c *Config) fault() error {
 		errs = append(errs, fmt.Errorf("IdleAfter is %v: set 0 for the default, or more", c.IdleAfter))
 	}
 	if c.Port != nil && c.Port.Traits().Leased {
-		errs = append(errs, errors.New("Port leases units one by one, and leases are not renewed here: use a port whose process owns all units"))
+		errs = append(errs, errors.New("the Port leases units one by one, and leases are not renewed here: use a port whose process owns all units"))
 	}
 	return errors.Join(errs...)
 }
