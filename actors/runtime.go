@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -231,34 +230,27 @@ func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOpti
 // enqueue puts an ask into the mailbox of its entity.
 func (r *Runtime) enqueue(to Ref, k *ask) error {
 	id := event.Unit{Name: to.Kind, Key: to.ID}
-	run, p := r.running.Load(), r.programs[to.Kind]
+	run := r.running.Load()
 	switch {
 	case k.ctx.Err() != nil:
 		return context.Cause(k.ctx)
 	case run == nil:
 		return ErrStopping
-	case p == nil || !p.entity():
-		return fmt.Errorf("%w: %q", ErrUnknownEntity, to.Kind)
-	case isNilPointer(k.in):
-		return fmt.Errorf("the command is a nil %T", k.in)
+	}
+	p, err := r.addressee(to, k.in)
+	switch {
+	case err != nil:
+		return err
 	case k.caller != nil && !k.tell && k.caller.begunSQL():
 		return ErrAskInTx
 	case k.caller != nil && !k.tell && k.caller.waits(id):
 		return ErrAskCycle
-	}
-	if err := r.cfg.Keys.Check(to.ID); err != nil {
-		return fmt.Errorf("id: %w", err)
 	}
 	limit := p.mailbox
 	if limit == 0 {
 		limit = r.cfg.MailboxSize
 	}
 	return run.enqueue(id, k, limit)
-}
-
-func isNilPointer(v any) bool {
-	rv := reflect.ValueOf(v)
-	return v == nil || rv.Kind() == reflect.Pointer && rv.IsNil()
 }
 
 // Send has an entity decide a command later, durably. On the context of a behavior or of [Runtime.Do] it is part of
@@ -277,17 +269,14 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 	fail := func(err error) (event.Envelope, error) {
 		return event.Envelope{}, fmt.Errorf("send %T to %s: %w", command, to, err)
 	}
-	p := r.programs[to.Kind]
-	switch {
-	case p == nil || !p.entity():
-		return fail(ErrUnknownEntity)
-	case isNilPointer(command):
-		return fail(errors.New("the command is nil"))
-	case !p.handles[structType(command)]:
-		return fail(ErrUnknownCommand)
-	}
-	if err := r.cfg.Keys.Check(to.ID); err != nil {
+	p, err := r.addressee(to, command)
+	switch t := structType(command); {
+	case err != nil:
 		return fail(err)
+	case p.queries[t]:
+		return fail(fmt.Errorf("%w: it is a query, whose answer nobody would get: ask it", ErrUnknownCommand))
+	case !p.handles[t]:
+		return fail(ErrUnknownCommand)
 	}
 	enc, err := r.cfg.Codec.Encode(command)
 	if err != nil {
