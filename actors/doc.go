@@ -15,6 +15,7 @@
 // It does not promise that a behavior which ignores its context can be stopped: its unit stays occupied until it returns,
 // and [Runtime.Stop] names it. Effects outside the store happen at least once.
 //
-// Reading order: handler.go, entity.go (what users write), context.go, errors.go, ask.go, then runtime.go and unit.go
-// (how it runs).
+// Reading order: handler.go, entity.go, context.go, errors.go, ask.go (what users see); then runtime.go, running.go, unit.go
+// (the actor, which carries out what its partitions.Machine decides), behavior.go, execute.go, serve.go, and attempt.go,
+// work.go, sql.go (one unit of work). The rest is what its file is called.
 package actors

@@ -492,6 +492,7 @@ func TestAHaltedCommandStreamLeavesTheEntityInService(t *testing.T) {
 		}
 		good.Store(true)
 		b.lift(t, halt)
+		b.saw.resumed.Wait(t)
 		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Sequence == 3 })
 		if got := b.balance(t, "a"); got != 116 {
 			t.Errorf("balance is %d, want 116", got)

@@ -267,6 +267,9 @@ func TestAPoisonEventHaltsItsUnitOnly(t *testing.T) {
 
 		good.Store(true)
 		b.lift(t, halt)
+		if u := b.saw.resumed.Wait(t); u != halt.Unit {
+			t.Errorf("resumed: %s", u)
+		}
 		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Sequence == 3 })
 		if diff := cmp.Diff([]int{1, 2, 3}, applied); diff != "" {
 			t.Errorf("applied (-want +got)\n%s", diff)

@@ -16,7 +16,7 @@ type Observer struct {
 	Rejected     func(event.Unit, *event.Envelope, error)      // a command that came by stream was rejected, and passed
 	Retried      func(event.Unit, *event.Envelope, int, error) // this attempt failed, counted from 1; there will be another
 	Halted       func(eventstore.Halt)                         // durably
-	Resumed      func(event.Unit)                              // from a halt, or from waiting
+	Resumed      func(event.Unit)                              // after a person lifted its halt
 	DeadLettered func(eventstore.Dead)                         // durably
 	WaitsForType func(event.Unit, *event.Envelope)             // for a newer program; only lane, sequence and type are set
 	CommitFailed func(event.Unit, error)                       // or may have: what is in memory is dropped, the unit recovers

@@ -32,6 +32,7 @@ type unit struct {
 	answer  partitions.Input  // of what was carried out, not told yet
 	told    bool              // the machine knows that something waits for the behavior
 	resting bool              // the machine holds nothing
+	acted   bool              // a person acted, and the unit has not recovered since
 	drained bool
 	entry   *event.Envelope // applied last
 
@@ -139,6 +140,7 @@ func (u *unit) input() partitions.Input {
 		u.drained = true
 		return partitions.Drain{Cancel: w == wantCancel}
 	case wantActed:
+		u.acted = true
 		return partitions.Acted{}
 	case wantTimer:
 		return partitions.TimerFired{}
@@ -234,7 +236,12 @@ func (u *unit) recover(e *partitions.Recover) partitions.Input {
 		return partitions.RecoverDone{Outcome: outcomeOf(err), Err: err}
 	}
 	done := partitions.RecoverDone{Raised: got[0].Raised, Generation: got[0].Generation, Checkpoints: got[0].Checkpoints}
-	if h := got[0].Halt; h != nil {
+	h := got[0].Halt
+	if u.acted && h == nil {
+		observe(u.run.rt.cfg.Observer.Resumed, u.id) // the machine may be too new to have known of the halt
+	}
+	u.acted = false
+	if h != nil {
 		done.Halt = &partitions.Failure{
 			Lane: h.Lane, Sequence: h.Sequence, EventID: h.EventID, EventType: h.EventType, Attempts: h.Attempts, Reason: h.Reason, Error: h.Error,
 		}
@@ -358,11 +365,9 @@ func (u *unit) note(n *partitions.Note) {
 		why = errors.New(n.Why)
 	}
 	switch n.Kind {
-	case partitions.NoteHalted, partitions.NoteDead: // told when it was written
+	case partitions.NoteHalted, partitions.NoteDead, partitions.NoteResumed: // told where it happened
 	case partitions.NoteRetry:
 		o.retried(u.id, u.entry, n.Attempt, why)
-	case partitions.NoteResumed:
-		observe(o.Resumed, u.id)
 	case partitions.NoteAnew:
 		if n.Why != partitions.WhyActed {
 			observe2(o.CommitFailed, u.id, why)
