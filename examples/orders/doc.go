@@ -6,6 +6,6 @@
 // programs are in cmd/orders, an HTTP server of two short files, and in demo, which kills the shop in the middle and counts.
 //
 // Reading order: events.go and commands.go (what is said), orders.go (an entity), shipping.go (a handler with a table of its
-// own), clients.go (a read model), payments.go (protobuf, and a command sent durably), tables.sql, cmd/orders/main.go. README.md
-// asks what you can predict by then.
+// own), clients.go (a read model), payments.go (protobuf, and a command sent durably), tables.sql, cmd/orders/main.go,
+// behaviors_test.go (tests of one behavior, with keyholdtest). README.md asks what you can predict by then.
 package orders

@@ -2,7 +2,6 @@ package orders_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,37 +54,6 @@ func TestACancelledOrderIsCalledBackAndNotCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1"}, s.column(t, `SELECT orders FROM orders_per_client`)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestWhatTheBusinessSaysNoTo(t *testing.T) {
-	t.Parallel()
-	s := open(t)
-	s.place(t, "o-placed", "c-1")
-	s.place(t, "o-paid", "c-1")
-	s.pay(t, "p-1", "o-paid", 4200)
-	for _, c := range []struct {
-		name    string
-		to      keyhold.Ref
-		command any
-		reason  string
-	}{
-		{"a second order of one id", orders.Order.ID("o-placed"), &orders.PlaceOrder{ClientID: "c-2", Cents: 1}, "already placed"},
-		{"an order about nothing", orders.Order.ID("o-new"), &orders.PlaceOrder{ClientID: "c-1"}, "about 0 cents"},
-		{"paying what is not there", orders.Order.ID("o-new"), &orders.PayOrder{Cents: 4200}, "cannot be paid"},
-		{"paying too little", orders.Order.ID("o-placed"), &orders.PayOrder{PaymentID: "p-9", Cents: 4199}, "payment p-9 is 4199"},
-		{"paying twice", orders.Order.ID("o-paid"), &orders.PayOrder{Cents: 4200}, "it is paid"},
-		{"taking back what is paid", orders.Order.ID("o-paid"), &orders.CancelOrder{}, "it is paid"},
-		{"looking at what is not there", orders.Order.ID("o-new"), &orders.GetOrder{}, "there is no order o-new"},
-		{"a payment that comes twice", orders.Payment.ID("p-1"), &orders.ReceivePayment{OrderID: "o-placed", Cents: 4200}, "received already"},
-	} {
-		_, err := s.Ask(t.Context(), c.to, c.command)
-		if !errors.Is(err, keyhold.ErrRejected) || !strings.Contains(err.Error(), c.reason) {
-			t.Errorf("%s: %v", c.name, err)
-		}
-	}
-	if got := s.get(t, "o-placed").Status; got != orders.Placed {
-		t.Errorf("the order refused its payment and is %q", got)
 	}
 }
 

@@ -1,18 +1,13 @@
 package orders_test
 
 import (
-	"errors"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/eventstore/faulty"
 )
 
 func TestARefusedOrderHaltsItsClientAndNoOther(t *testing.T) {
@@ -71,34 +66,5 @@ func TestAPanicIsAFailureOfItsEventAlone(t *testing.T) {
 	s.place(t, "o-1", "c-1")
 	if diff := cmp.Diff([]string{"o-1"}, s.shipped(t, "c-1")); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// The row and the fact that the event is done commit together, whichever way a commit fails: before it happened, or after, with
-// the answer lost.
-func TestWhenACommitFailsTheRowIsThereOnceAllTheSame(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	for name, fault := range map[string]faulty.Fault{"before": {Before: boom}, "after": {After: boom}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var hit atomic.Bool
-			shippingOnce := func(op faulty.Op) faulty.Fault {
-				if op.Call != faulty.Commit || op.Changes.Fence.Unit.Name != "shipping" || len(op.Changes.Advance) == 0 || hit.Swap(true) {
-					return faulty.Fault{}
-				}
-				return fault
-			}
-			s := open(t, func(inner eventstore.Store) eventstore.Store { return faulty.Wrap(inner, shippingOnce) })
-			s.place(t, "o-1", "c-1")
-			s.place(t, "o-2", "c-1")
-			if diff := cmp.Diff([]string{"o-1", "o-2"}, s.shipped(t, "c-1")); diff != "" {
-				t.Error(diff)
-			}
-			asked := slices.DeleteFunc(s.carrier.askedFor(), func(o string) bool { return o != "o-1" })
-			if again := len(asked) - 1; again != map[string]int{"before": 1, "after": 0}[name] || !hit.Load() {
-				t.Errorf("the carrier was asked for it %d times more, fault hit: %v", again, hit.Load())
-			}
-		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/keyhold/keyhold"
-	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/examples/orders"
 	"github.com/keyhold/keyhold/transport/inline"
@@ -24,16 +23,12 @@ type shop struct {
 	store   *sqlite.Store
 }
 
-// open starts a shop on an empty database, and stops it with the test. Each wrap goes around the store.
-func open(t *testing.T, wrap ...func(eventstore.Store) eventstore.Store) *shop {
+// open starts a shop on an empty database, and stops it with the test.
+func open(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{carrier: &carrier{}}
 	s.store = sqlite.New(sqlite.Config{Path: filepath.Join(t.TempDir(), "orders.db"), Setup: orders.CreateTables})
-	var store eventstore.Store = s.store
-	for _, w := range wrap {
-		store = w(store)
-	}
-	s.App = keyhold.New(keyhold.Config{Name: "orders", Store: store, Transport: inline.New(), Logger: slog.New(slog.DiscardHandler)})
+	s.App = keyhold.New(keyhold.Config{Name: "orders", Store: s.store, Transport: inline.New(), Logger: slog.New(slog.DiscardHandler)})
 	s.Register(orders.Order, orders.Payment, orders.Settlement, orders.Shipping(s.carrier), orders.Clients)
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
