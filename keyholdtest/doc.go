@@ -33,6 +33,6 @@
 // It does not test what needs several things at once: one event is handled at a time. And a behavior that never returns is only
 // noticed in virtual time.
 //
-// Reading order: example_test.go, kit.go, entity.go, handler.go; then replay.go, which checks entities, and journal.go, which knows what
-// happened.
+// Reading order: example_test.go, and examples/orders/behaviors_test.go for how it looks in an application; kit.go, entity.go, handler.go;
+// then replay.go, which checks entities, and journal.go, which knows what happened.
 package keyholdtest
