@@ -9,8 +9,6 @@ import (
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/admin"
-	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/transport/local"
 )
@@ -45,7 +43,7 @@ func (p postman) written(_ keyhold.Context, e LetterWritten) error {
 // tried again, then come those behind it.
 func ExampleApp_Halts() {
 	ctx := context.Background()
-	delivered, halted := make(chan LetterWritten), make(chan eventstore.Halt, 1)
+	delivered, halted := make(chan LetterWritten), make(chan keyhold.Halted, 1)
 	moved := make(chan struct{}) // closed once the new address is known
 	known := func(name string) bool {
 		select {
@@ -57,7 +55,7 @@ func ExampleApp_Halts() {
 	}
 	app := keyhold.New(keyhold.Config{
 		Name: "post", Store: memory.Open(), Transport: local.New(), Logger: slog.New(slog.DiscardHandler),
-		Observer: keyhold.Observer{Halted: func(h eventstore.Halt) { halted <- h }}, // told beside the log
+		Observer: keyhold.Observer{Halted: func(h keyhold.Halted) { halted <- h }}, // told beside the log
 	})
 	app.Register(Letters, keyhold.Handler[postman]{
 		Name: "delivery", Categories: []string{"letter"}, SequentialBy: "to", StartFrom: keyhold.Oldest,
@@ -79,7 +77,7 @@ func ExampleApp_Halts() {
 	fmt.Println("delivered", <-delivered)
 
 	<-halted
-	halts, err := app.Halts(ctx, "delivery", event.Unit{}, 100)
+	halts, err := app.Halts(ctx, "delivery", keyhold.Unit{}, 100)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -88,7 +86,7 @@ func ExampleApp_Halts() {
 	}
 
 	close(moved)
-	if _, err := admin.Resume(ctx, app, event.Unit{Name: "delivery", Key: "ada"}); err != nil {
+	if _, err := admin.Resume(ctx, app, keyhold.Unit{Name: "delivery", Key: "ada"}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("delivered", <-delivered)
