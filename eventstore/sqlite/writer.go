@@ -146,9 +146,13 @@ func (w *writer) group(ctx context.Context, first *job) {
 	w.settle(g)
 }
 
-// turnAway answers all that waits: they would wait for the same error, one after the other.
+// turnAway answers first and all that waited with it: they would wait for the same error, one after the other.
 func (w *writer) turnAway(first *job, err error) {
-	for j := first; j != nil; j = w.next() {
+	all := []*job{first}
+	for range len(w.queue) {
+		all = append(all, <-w.queue)
+	}
+	for _, j := range all {
 		if j.take() {
 			j.answer(err)
 		}
