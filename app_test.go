@@ -37,6 +37,12 @@ type itemAdded struct {
 	Item   string `json:"item"`
 }
 
+// itemLost is of the carts' category, but no cart emits it.
+type itemLost struct {
+	Client string `json:"client"`
+	Item   string `json:"item"`
+}
+
 type priceSet struct {
 	Item string `json:"item"`
 }
@@ -45,6 +51,7 @@ var (
 	_ = keyhold.Type[addItem]("cart.add", 1)
 	_ = keyhold.Type[added]("cart.added", 1)
 	_ = keyhold.Type[itemAdded]("cart.item", 1)
+	_ = keyhold.Type[itemLost]("cart.lost", 1)
 	_ = keyhold.Type[priceSet]("price.set", 1)
 )
 
@@ -121,6 +128,17 @@ func (n *notes) prices() keyhold.Handler[*notes] {
 }
 
 var price = keyhold.Category{Name: "price", Events: []keyhold.EventType{keyhold.EventOf[priceSet]()}}
+
+var losses = keyhold.Category{Name: "cart", Events: []keyhold.EventType{keyhold.EventOf[itemLost]()}}
+
+// losses handles what is published beside what carts emit.
+func (n *notes) losses() keyhold.Handler[*notes] {
+	h := n.handler()
+	h.Name, h.On = "losses", keyhold.Behavior[*notes]{keyhold.On(func(n *notes, ctx keyhold.Context, e itemLost) error {
+		return n.take(ctx.Key(), e.Item)
+	})}
+	return h
+}
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
@@ -270,13 +288,13 @@ func TestHandlerFromNowSkipsWhatWasBefore(t *testing.T) {
 func TestEventWithABadKeyFailsItsCallerAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cfg, n := inMemory(), newNotes()
-	app := run(t, cfg, cart, n.handler())
+	app := run(t, cfg, cart, losses, n.handler())
 	_, err := keyhold.Ask[*added](t.Context(), app, cart.ID("c1"), &addItem{"a:b", "tea"})
 	if !errors.Is(err, keyhold.ErrBadKey) {
 		t.Errorf("ask: %v", err)
 	}
 	err = keyhold.Do(t.Context(), app, func(u keyhold.UnitOfWork) error {
-		u.Emit(itemAdded{Client: "ada", Item: "tea"}, itemAdded{Client: "", Item: "milk"})
+		u.Emit(itemLost{Client: "ada", Item: "tea"}, itemLost{Client: "", Item: "milk"})
 		return nil
 	})
 	if !errors.Is(err, keyhold.ErrBadKey) {
@@ -315,7 +333,7 @@ func TestDoPublishesAndSendsTogether(t *testing.T) {
 func TestPublishTxCommitsWithTheApplicationsOwnTransaction(t *testing.T) {
 	t.Parallel()
 	n := newNotes()
-	app := run(t, onDisk(filepath.Join(t.TempDir(), "shop.db")), cart, price, n.handler(), n.prices())
+	app := run(t, onDisk(filepath.Join(t.TempDir(), "shop.db")), cart, losses, price, n.losses(), n.prices())
 	begin := func() *keyhold.Tx {
 		tx, err := app.BeginTx(t.Context())
 		if err != nil {
@@ -341,7 +359,7 @@ func TestPublishTxCommitsWithTheApplicationsOwnTransaction(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "keyhold.For(id, event)") || !strings.Contains(err.Error(), "stranger") {
 		t.Errorf("bad events: %v", err)
 	}
-	if err := keyhold.PublishTx(t.Context(), app, tx, keyhold.For("milk", priceSet{"milk"}), itemAdded{"ada", "jam"}); err != nil {
+	if err := keyhold.PublishTx(t.Context(), app, tx, keyhold.For("milk", priceSet{"milk"}), itemLost{"ada", "jam"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -351,8 +369,8 @@ func TestPublishTxCommitsWithTheApplicationsOwnTransaction(t *testing.T) {
 	if d := cmp.Diff(map[string]bool{"milk": true, "jam": true}, got); d != "" {
 		t.Error(d)
 	}
-	other := run(t, inMemory(), cart)
-	if err := keyhold.PublishTx(t.Context(), other, tx, itemAdded{"ada", "jam"}); err == nil {
+	other := run(t, inMemory(), cart, losses)
+	if err := keyhold.PublishTx(t.Context(), other, tx, itemLost{"ada", "jam"}); err == nil {
 		t.Error("a transaction of another application was accepted")
 	}
 }

@@ -117,6 +117,10 @@ func (r *resolver) declare(declared []Category) {
 			switch t.Use {
 			case actors.UseEvent:
 				r.addType(events, t.Type, of(d))
+				if to, ok := r.plan.routes[t.Type]; ok && to.category == d.Name {
+					to.entity = d.Name
+					r.plan.routes[t.Type] = to
+				}
 			case actors.UseCommand:
 				r.plan.commands[d.Name][t.Type] = true
 				if _, ok := r.types.Name(t.Type); ok {
@@ -225,7 +229,8 @@ func (r *resolver) route() {
 			continue
 		}
 		for _, t := range c.types {
-			to := route{category: name, buckets: c.Buckets, field: c.Key}
+			to := r.plan.routes[t]
+			to.buckets, to.field = c.Buckets, c.Key
 			if c.Key != "" {
 				key, err := codec.Field(t, c.Key)
 				if err != nil {

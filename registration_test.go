@@ -12,6 +12,7 @@ import (
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/past"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -27,6 +28,9 @@ type (
 	priced struct {
 		SKU string `json:"sku"`
 	}
+	noted struct { // published beside what the entity emits
+		Client string `json:"client_id"`
+	}
 	stray   struct{ X int }
 	unnamed struct {
 		Client string `json:"client_id"`
@@ -41,6 +45,7 @@ func testTypes(t *testing.T) *codec.Registry {
 	r, err := codec.NewRegistry([]codec.Declaration{
 		codec.Of[placed]("order.placed", 1), codec.Of[shipped]("order.shipped", 1),
 		codec.Of[priced]("price.changed", 1), codec.Of[stray]("stray", 1), codec.Of[place]("order.place", 1),
+		codec.Of[noted]("order.noted", 1),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -219,18 +224,18 @@ func TestRouteFindsCategoryKeyAndLane(t *testing.T) {
 		behaviors:  []actors.Definition{order("order"), handler("a", "client_id", "order")},
 		categories: []Category{{Name: "price", Events: []EventType{EventOf[priced]()}}},
 	})
-	entity := event.Stream{Kind: "price", ID: "p-1"}
+	entity, emitter := event.Stream{Kind: "price", ID: "p-1"}, event.Stream{Kind: "order", ID: "o-1"}
 	cases := map[string]struct {
 		from event.Stream
 		v    any
 		want event.LaneRef
 	}{
-		"by key":                {v: placed{Client: "c-1"}, want: event.LaneRef{Category: "order", Key: "c-1"}},
-		"by key, of a pointer":  {v: &placed{Client: "c-1"}, want: event.LaneRef{Category: "order", Key: "c-1"}},
+		"by key":                {from: emitter, v: placed{Client: "c-1"}, want: event.LaneRef{Category: "order", Key: "c-1"}},
+		"by key, of a pointer":  {from: emitter, v: &placed{Client: "c-1"}, want: event.LaneRef{Category: "order", Key: "c-1"}},
 		"by bucket of a name":   {v: For("p-1", priced{}), want: event.LaneRef{Category: "price", Key: event.Bucket("p-1", 64)}},
 		"by bucket of emitter":  {from: entity, v: priced{}, want: event.LaneRef{Category: "price", Key: event.Bucket("p-1", 64)}},
 		"name before emitter":   {from: entity, v: For("p-2", priced{}), want: event.LaneRef{Category: "price", Key: event.Bucket("p-2", 64)}},
-		"backfill":              {v: Backfill(placed{Client: "c-1"}), want: event.LaneRef{Category: "order", Key: "c-1", Lane: event.Backfill}},
+		"backfill":              {from: emitter, v: Backfill(placed{Client: "c-1"}), want: event.LaneRef{Category: "order", Key: "c-1", Lane: event.Backfill}},
 		"backfill, of a bucket": {v: Backfill(For("p-1", priced{})), want: event.LaneRef{Category: "price", Key: event.Bucket("p-1", 64), Lane: event.Backfill}},
 	}
 	for name, c := range cases {
@@ -261,13 +266,39 @@ func TestRouteRefusesKeysThatCannotBe(t *testing.T) {
 		stray{}:                                  "in no category",
 		placed{Client: strings.Repeat("k", 256)}: `category "order"`,
 	} {
-		_, err := r.Route(context.Background(), event.Stream{}, v)
+		from := event.Stream{}
+		if _, emitted := v.(placed); emitted {
+			from.Kind = "order"
+		}
+		_, err := r.Route(context.Background(), from, v)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v does not say %q", v, err, want)
 		}
 	}
 	if _, err := r.Route(context.Background(), event.Stream{}, nil); err == nil {
 		t.Error("nil was routed")
+	}
+}
+
+func TestOnlyItsEntityEmitsAnEvent(t *testing.T) {
+	t.Parallel()
+	r := routerOf(t, declared{
+		behaviors:  []actors.Definition{order("order"), handler("a", "client_id", "order")},
+		categories: []Category{{Name: "order", Events: []EventType{EventOf[placed](), EventOf[noted]()}}},
+	})
+	const want = `placed: it is an event of entity "order", which would not see it: only the entity emits it; send it a command`
+	for _, v := range []any{placed{Client: "c-1"}, &placed{Client: "c-1"}, Backfill(placed{Client: "c-1"}), For("c-1", placed{Client: "c-1"})} {
+		for _, from := range []event.Stream{{}, {Kind: "price", ID: "p-1"}} {
+			if _, err := r.Route(context.Background(), from, v); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v of %v: error %v does not say %q", v, from, err, want)
+			}
+		}
+	}
+	lane := event.LaneRef{Category: "order", Key: "c-1"}
+	for _, v := range []any{past.Event{Event: placed{Client: "c-1"}}, noted{Client: "c-1"}} {
+		if env, err := r.Route(context.Background(), event.Stream{}, v); err != nil || env.Ref() != lane {
+			t.Errorf("%+v: %v, %v", v, env.Ref(), err)
+		}
 	}
 }
 

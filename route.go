@@ -9,11 +9,13 @@ import (
 
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/past"
 )
 
 // route says where the events of one Go type go.
 type route struct {
 	category string
+	entity   string          // kind that emits the type, and folds it; "" for none
 	field    string          // of the key; "" = buckets
 	key      codec.Extractor // nil with buckets
 	buckets  int
@@ -30,6 +32,10 @@ type router struct {
 // unit of work, so that no record of it ever exists.
 func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envelope, error) {
 	lane := event.Primary
+	given, happened := v.(past.Event)
+	if happened {
+		v = given.Event
+	}
 	if b, ok := v.(Backfilled); ok {
 		lane, v = event.Backfill, b.Event
 	}
@@ -44,6 +50,9 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	to, ok := r.routes[t]
 	if !ok {
 		return event.Envelope{}, fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v)
+	}
+	if to.entity != "" && to.entity != from.Kind && !happened {
+		return event.Envelope{}, fmt.Errorf("emit %T: it is an event of entity %q, which would not see it: only the entity emits it; send it a command", v, to.entity)
 	}
 	key, err := to.keyOf(v, bucket)
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/faulty"
 	"github.com/keyhold/keyhold/eventstore/memory"
+	"github.com/keyhold/keyhold/internal/past"
 	"github.com/keyhold/keyhold/transport/inline"
 )
 
@@ -199,7 +200,7 @@ func (k *Kit) publish(e any) {
 	ctx, cancel := k.context()
 	defer cancel()
 	err := keyhold.Do(ctx, k.app, func(u keyhold.UnitOfWork) error {
-		u.Emit(e)
+		u.Emit(past.Event{Event: e})
 		return nil
 	})
 	if err == nil {

@@ -32,6 +32,7 @@ var layers = []row{
 	{path: "internal/lifecycle", layer: words, why: "owns every goroutine"},
 	{path: "internal/lifecycle/lifecycletest", layer: adapters, kit: true, why: "the stress test of whatever is built on lifecycle"},
 	{path: "internal/signal", layer: words, why: "what tests wait for; in production code, so it knows nobody"},
+	{path: "internal/past", layer: words, why: "how a test gives a handler an event that only an entity may emit"},
 	{path: "proto/...", layer: words, why: "generated: what goes on a wire; used by codec and wire adapters, so that wire types end at the wire"},
 	{path: "internal/arch", layer: words, why: "these tests"},
 
@@ -66,7 +67,7 @@ var layers = []row{
 		why: "membership and routing: implements what actors declares"},
 
 	{path: ".", layer: facade,
-		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal"},
+		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
 		why:  "App, Config, registration: wires the layers below, and imports no store or broker adapter, so that a program pays for what it chose"},
 
 	{path: "keyholdtest", layer: faces, kit: true, why: "an application under test"},
