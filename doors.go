@@ -2,7 +2,10 @@ package keyhold
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/eventstore"
@@ -47,6 +50,15 @@ func Do(ctx context.Context, app *App, f func(UnitOfWork) error) error {
 	return r.runtime.Do(ctx, f)
 }
 
+// Publish commits events in a unit of work of their own, all or none. Inside a behavior use Emit of its context instead, which commits
+// with everything else that the behavior does.
+func Publish(ctx context.Context, app *App, events ...any) error {
+	return Do(ctx, app, func(u UnitOfWork) error {
+		u.Emit(events...)
+		return nil
+	})
+}
+
 // Tx is a transaction of the application's own, made by [App.BeginTx], into which [PublishTx] puts events. It is used by one
 // goroutine at a time and must end with Commit or Rollback; on SQLite nobody else writes until it does.
 type Tx struct {
@@ -54,13 +66,21 @@ type Tx struct {
 	run *running
 }
 
-// BeginTx begins a transaction on the application's store. When ctx ends before Commit, it is rolled back.
+// BeginTx begins a transaction on the application's store. When ctx ends before Commit, it is rolled back. On the context of a behavior
+// whose own transaction is open it is refused.
 func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 	r, err := a.live()
 	if err != nil {
 		return nil, err
 	}
-	tx, err := eventstore.BeginUserTx(ctx, a.cfg.Store, "a transaction of the application")
+	who := "a transaction of the application"
+	if _, file, line, ok := runtime.Caller(1); ok {
+		who = fmt.Sprintf("a transaction of %s:%d", filepath.Join(filepath.Base(filepath.Dir(file)), filepath.Base(file)), line)
+	}
+	if actors.TxOpen(ctx) {
+		return nil, fmt.Errorf("begin %s: the unit of work that it is begun in has its own transaction open and would wait for itself: use its Tx()", who)
+	}
+	tx, err := eventstore.BeginUserTx(ctx, a.cfg.Store, who)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +99,9 @@ func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
 	r, err := app.live()
 	if err != nil {
 		return err
+	}
+	if actors.IsTx(tx) {
+		return errors.New("publish in transaction: inside a behavior, or Do, use Emit of its context: it commits with its Tx()")
 	}
 	own, ok := tx.(*Tx)
 	if !ok || own.run != r {

@@ -11,7 +11,7 @@ var (
 	// ErrClosed: the store is not started, or stopped.
 	ErrClosed = errors.New("store is not open")
 	// ErrNoSQL: the store has no SQL. Use the sqlite store where a unit of work writes tables of its own.
-	ErrNoSQL = errors.New("this store has no SQL: ctx.Tx() needs a store such as sqlite.Open")
+	ErrNoSQL = errors.New("this store has no SQL: a transaction needs one that has, such as sqlite.Open")
 	// ErrStale: the fence refused; somebody else owns the unit or the store now. Drop everything held of it.
 	ErrStale = errors.New("stale owner")
 	// ErrVersionConflict is what a [*VersionError] is.
