@@ -17,8 +17,9 @@
 //	go doc github.com/keyhold/keyhold/actors Handler
 //	go doc github.com/keyhold/keyhold/actors Entity
 //
-// From anywhere: [Ask] an entity and wait for its reply, [Send] it a command durably, [PublishTx] events from a transaction of your
-// own, or [Do] a unit of work, which may emit events and send commands.
+// From anywhere: [Ask] an entity and wait for its reply, [Send] it a command durably, [Publish] events, [Do] both and SQL in one unit
+// of work, or [PublishTx] events in a transaction of your own. Inside a behavior its context does all that, in the behavior's own
+// unit of work.
 //
 // # Promises
 //
@@ -45,5 +46,6 @@
 //
 // # Reading order
 //
-// config.go, app.go, registration.go, route.go, doors.go; then the package actors.
+// config.go, app.go, registration.go (what the declarations say), registrar.go (against what the store holds), route.go, doors.go; then
+// the package actors.
 package keyhold

@@ -67,11 +67,7 @@ func ExampleApp_Halts() {
 	}
 	defer app.Stop(ctx)
 
-	err := keyhold.Do(ctx, app, func(w keyhold.UnitOfWork) error {
-		w.Emit(LetterWritten{"ada", 1}, LetterWritten{"ada", 2}, LetterWritten{"bob", 1})
-		return nil
-	})
-	if err != nil {
+	if err := keyhold.Publish(ctx, app, LetterWritten{"ada", 1}, LetterWritten{"ada", 2}, LetterWritten{"bob", 1}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("delivered", <-delivered)
