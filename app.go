@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -188,20 +189,33 @@ func (a *App) register(ctx context.Context, p *plan, types *codec.Registry, id e
 	if err != nil {
 		return eventstore.Registered{}, fmt.Errorf("load registry: %w", err)
 	}
+	names := slices.Clone(p.order)
+	for _, c := range stored.Categories {
+		names = append(names, c.Name)
+	}
 	hasEvents := map[string]bool{}
-	for _, name := range p.order {
+	for _, name := range names {
+		if _, known := hasEvents[name]; known {
+			continue
+		}
 		if hasEvents[name], err = a.cfg.Store.CategoryHasEvents(ctx, name); err != nil {
 			return eventstore.Registered{}, fmt.Errorf("look for events of category %q: %w", name, err)
 		}
 	}
-	save, starts, err := p.register(types, stored, id.StoreID, hasEvents, time.Now().UTC())
+	r, err := p.register(types, stored, id.StoreID, hasEvents, time.Now().UTC())
 	if err != nil {
 		return eventstore.Registered{}, err
 	}
-	if err := a.cfg.Store.SaveRegistry(ctx, save, starts); err != nil {
+	if err := a.cfg.Store.SaveRegistry(ctx, r.save, r.starts); err != nil {
 		return eventstore.Registered{}, fmt.Errorf("save registry: %w", err)
 	}
-	return save, nil
+	for _, hint := range r.hints {
+		a.cfg.Logger.Info(hint)
+	}
+	for _, warning := range r.warnings {
+		a.cfg.Logger.Warn(warning)
+	}
+	return r.save, nil
 }
 
 // Stop takes no more work, lets behaviors in hand finish, and closes the store. When ctx ends first, their contexts are cancelled;

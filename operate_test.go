@@ -120,6 +120,20 @@ func TestStartTellsOfUnitsThatAreHalted(t *testing.T) {
 	log.wants(t, "level=WARN", "admin.Resume", "halted=4", `first="register/ada, register/bob, register/cyd"`)
 }
 
+func TestStartTellsWhatItFindsInTheStore(t *testing.T) {
+	t.Parallel()
+	log, cfg := new(journal), inMemory()
+	cfg.Logger = log.logger()
+	app := run(t, cfg, cart)
+	log.wants(t, "level=INFO", "has no key", `\"cart\"`)
+	add(t, app, "c1", "ada", "tea")
+	stop(t, app)
+	log, again := new(journal), inMemory()
+	again.Store, again.Logger = cfg.Store, log.logger()
+	run(t, again, price)
+	log.wants(t, "level=WARN", "cart.item", "handles it nowhere")
+}
+
 func TestUnitOfNoHandlerIsToldFromOneThatIsNotHalted(t *testing.T) {
 	t.Parallel()
 	n := newNotes()

@@ -1,15 +1,12 @@
 package keyhold
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/codec"
@@ -37,6 +34,7 @@ type category struct {
 	kind     string         // entity kind that emits here, or is commanded here; "" for neither
 	said     string         // who said what the key is, for messages
 	types    []reflect.Type // structs, in order of declaration
+	keyless  bool           // nobody said anything about its key or its buckets
 }
 
 // plan is what follows from the declarations alone; it is the same on every node.
@@ -172,7 +170,7 @@ func (r *resolver) addType(c *category, t reflect.Type, who string) {
 		return
 	}
 	if _, _, err := r.types.NameOf(t); err != nil {
-		r.addf("%s: type %s: %w", who, t, err)
+		r.addf("%s: %w", who, err)
 	}
 	r.plan.routes[t] = route{category: c.Name}
 	c.types = append(c.types, t)
@@ -203,7 +201,7 @@ func (r *resolver) keys() {
 	}
 	for _, c := range r.plan.categories {
 		if c.Key == "" && c.Buckets == 0 && !c.commands {
-			c.Buckets = DefaultBuckets
+			c.Buckets, c.keyless = DefaultBuckets, true
 		}
 	}
 }
@@ -258,6 +256,9 @@ func (r *resolver) handlers() {
 		if d.Kind == eventstore.EntityKind {
 			continue
 		}
+		if slices.ContainsFunc(d.Categories, func(c string) bool { return r.plan.categories[c] == nil }) {
+			continue // it may well be the one that has what seems to be out of place
+		}
 		for _, t := range d.Types {
 			to, ok := r.plan.routes[t.Type]
 			switch {
@@ -268,166 +269,4 @@ func (r *resolver) handlers() {
 			}
 		}
 	}
-}
-
-// register compares the plan with what the store holds and gives what to save. hasEvents says which categories have any record.
-func (p *plan) register(types *codec.Registry, stored eventstore.Registered, storeID string, hasEvents map[string]bool, now time.Time) (eventstore.Registered, []eventstore.Start, error) {
-	r := registrar{plan: p, types: types, hasEvents: hasEvents, storeID: storeID, now: now, out: eventstore.Registered{Revision: stored.Revision}}
-	for _, c := range stored.Categories {
-		r.compareCategory(c)
-	}
-	for _, name := range p.order {
-		c := p.categories[name]
-		r.out.Categories = append(r.out.Categories, eventstore.Category{Name: name, KeyField: c.Key, Buckets: c.Buckets, Commands: c.commands, StoreID: storeID})
-	}
-	r.compareTypes(stored.Types)
-	before := map[string]eventstore.Handler{}
-	for _, h := range stored.Handlers {
-		before[h.Name] = h
-	}
-	for _, d := range p.descriptions {
-		old, known := before[d.Name]
-		r.handler(d, old, known)
-	}
-	return r.out, r.starts, errors.Join(r.faults...)
-}
-
-type registrar struct {
-	plan      *plan
-	types     *codec.Registry
-	hasEvents map[string]bool
-	storeID   string
-	now       time.Time
-	out       eventstore.Registered
-	starts    []eventstore.Start
-	faults    []error
-}
-
-func (r *registrar) addf(format string, args ...any) {
-	r.faults = append(r.faults, fmt.Errorf(format, args...))
-}
-
-// compareCategory refuses a category whose events are already laid out otherwise: their keys cannot be changed afterwards.
-func (r *registrar) compareCategory(old eventstore.Category) {
-	c, ok := r.plan.categories[old.Name]
-	if !ok || !r.hasEvents[old.Name] {
-		return
-	}
-	if c.Key != old.KeyField {
-		r.addf("category %q: the store has it with %s, this program declares %s%s, and it has events: keep the key, or publish to a new category", old.Name, keyOf(old.KeyField), keyOf(c.Key), by(c.said))
-	}
-	if c.Key == "" && old.KeyField == "" && c.Buckets != old.Buckets && !c.commands {
-		r.addf("category %q: the store has it in %d buckets, this program declares %d, and it has events: keep the number", old.Name, old.Buckets, c.Buckets)
-	}
-	if c.commands != old.Commands {
-		r.addf("category %q: it holds commands in one of the store and this program, and events in the other: rename it", old.Name)
-	}
-	if old.StoreID != "" && old.StoreID != r.storeID {
-		r.addf("category %q: its events come from store %s, this program's store is %s: two stores cannot produce one category", old.Name, old.StoreID, r.storeID)
-	}
-}
-
-func keyOf(field string) string {
-	if field == "" {
-		return "no key"
-	}
-	return fmt.Sprintf("the key %q", field)
-}
-
-func by(who string) string {
-	if who == "" {
-		return ""
-	}
-	return " (by " + who + ")"
-}
-
-// compareTypes records every type with a wire name, and refuses one that changed its encoding or its category.
-func (r *registrar) compareTypes(stored []eventstore.Type) {
-	old := map[string]eventstore.Type{}
-	for _, t := range stored {
-		if before, ok := old[t.Name]; !ok || t.Version > before.Version {
-			old[t.Name] = t
-		}
-	}
-	for _, name := range r.plan.order {
-		for _, t := range r.plan.categories[name].types {
-			desc, err := r.types.Describe(t)
-			if err != nil {
-				r.addf("category %q: type %s: %w", name, t, err)
-				continue
-			}
-			now := eventstore.Type{Name: desc.Name, Version: desc.Version, Encoding: desc.Encoding, Category: name, Descriptor: desc.Descriptor}
-			for _, f := range desc.Fields {
-				now.Fields = append(now.Fields, eventstore.Field{Name: f.Name, Kind: f.Kind})
-			}
-			if before, ok := old[now.Name]; ok && r.hasEvents[before.Category] {
-				if before.Category != name {
-					r.addf("type %q: its events are in category %q, this program puts it into %q: use a new wire name", now.Name, before.Category, name)
-				}
-				if before.Encoding != now.Encoding {
-					r.addf("type %q: its events are encoded as %s, this program encodes %s as %s: use a new wire name", now.Name, before.Encoding, t, now.Encoding)
-				}
-			}
-			r.out.Types = append(r.out.Types, now)
-		}
-	}
-}
-
-// handler records one behavior; its list of types only grows, so that a program rolled back does not pass over what it lost.
-func (r *registrar) handler(d actors.Description, old eventstore.Handler, known bool) {
-	h := eventstore.Handler{Name: d.Name, Kind: d.Kind, Categories: d.Categories, Sequential: d.SequentialBy != "", Since: r.now}
-	if known {
-		h.Since = old.Since
-		if old.Kind != d.Kind {
-			r.addf("%s: the store knows %q as %s: its checkpoints are of another kind, use a new name", of(d), d.Name, old.Kind)
-		}
-	}
-	names := map[string]bool{}
-	for _, n := range old.Types {
-		names[n] = true
-	}
-	for _, t := range d.Types {
-		if t.Use == actors.UseQuery || t.Use == actors.UseReply || d.Kind == eventstore.EntityKind && t.Use == actors.UseEvent {
-			continue
-		}
-		if n, ok := r.types.Name(t.Type); ok {
-			names[n] = true
-		}
-	}
-	h.Types = slices.Sorted(maps.Keys(names))
-	for _, c := range d.Categories {
-		if !known || !slices.Contains(old.Categories, c) {
-			r.start(d, c)
-		}
-	}
-	h.Categories = union(old.Categories, d.Categories)
-	r.out.Handlers = append(r.out.Handlers, h)
-}
-
-// start settles where a subscription begins that the store does not know yet.
-func (r *registrar) start(d actors.Description, category string) {
-	if d.Kind == eventstore.EntityKind {
-		return
-	}
-	if d.StartFrom == "" && r.hasEvents[category] {
-		r.addf("%s: StartFrom is not set, and category %q, new to it, has events: set Oldest, Now or Since(time)", of(d), category)
-	}
-	// Oldest is a zero time. Without a start, what was purged of a lane, or all of it, would be missing to the handler.
-	at, _ := d.StartFrom.Time()
-	r.starts = append(r.starts, eventstore.Start{Handler: d.Name, Category: category, Now: d.StartFrom == actors.Now, From: at})
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, cmp.Compare)
-	return slices.Compact(all)
-}
-
-// listed gives the wire names in each behavior's durable registration.
-func listed(r eventstore.Registered) map[string][]string {
-	out := map[string][]string{}
-	for _, h := range r.Handlers {
-		out[h.Name] = h.Types
-	}
-	return out
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/past"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -180,6 +178,22 @@ func TestRegistrationRefusesWhatCannotHold(t *testing.T) {
 	}
 }
 
+func TestOneMistakeIsOneFault(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in   declared
+		want string
+	}{
+		"a misspelt category":   {declared{behaviors: []actors.Definition{order("order"), handler("a", "client_id", "ordre")}}, `category "ordre" is unknown`},
+		"a type without a name": {declared{categories: []Category{{Name: "price", Events: []EventType{EventOf[unnamed]()}}}}, `category "price": type keyhold.unnamed has no wire name`},
+	} {
+		_, err := resolve(c.in, testTypes(t), everything)
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: want one fault that says %q:\n%v", name, c.want, err)
+		}
+	}
+}
+
 func TestInlineTransportTakesSequentialHandlers(t *testing.T) {
 	t.Parallel()
 	in := declared{behaviors: []actors.Definition{order("order"), handler("a", "client_id", "order")}}
@@ -299,123 +313,6 @@ func TestOnlyItsEntityEmitsAnEvent(t *testing.T) {
 		if env, err := r.Route(context.Background(), event.Stream{}, v); err != nil || env.Ref() != lane {
 			t.Errorf("%+v: %v, %v", v, env.Ref(), err)
 		}
-	}
-}
-
-func registerWith(t *testing.T, in declared, stored eventstore.Registered, events ...string) (eventstore.Registered, []eventstore.Start, error) {
-	t.Helper()
-	types := testTypes(t)
-	p, err := resolve(in, types, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := map[string]bool{}
-	for _, e := range events {
-		has[e] = true
-	}
-	return p.register(types, stored, "store-1", has, time.Unix(1e9, 0).UTC())
-}
-
-func TestStoreRefusesDeclarationsThatContradictItsEvents(t *testing.T) {
-	t.Parallel()
-	in := declared{
-		behaviors:  []actors.Definition{order("order"), handler("a", "client_id", "order")},
-		categories: []Category{{Name: "price", Events: []EventType{EventOf[priced]()}}},
-	}
-	cases := map[string]struct {
-		stored eventstore.Registered
-		want   string
-	}{
-		"another key": {
-			eventstore.Registered{Categories: []eventstore.Category{{Name: "order", KeyField: "total"}}},
-			`category "order": the store has it with the key "total", this program declares the key "client_id" (by handler "a")`,
-		},
-		"another number of buckets": {
-			eventstore.Registered{Categories: []eventstore.Category{{Name: "price", Buckets: 8}}},
-			`category "price": the store has it in 8 buckets, this program declares 64`,
-		},
-		"another store": {
-			eventstore.Registered{Categories: []eventstore.Category{{Name: "order", KeyField: "client_id", StoreID: "store-2"}}},
-			`its events come from store store-2, this program's store is store-1`,
-		},
-		"another encoding": {
-			eventstore.Registered{Types: []eventstore.Type{{Name: "order.placed", Version: 1, Encoding: event.Proto, Category: "order"}}},
-			`type "order.placed": its events are encoded as proto`,
-		},
-		"another category of a type": {
-			eventstore.Registered{Types: []eventstore.Type{{Name: "order.placed", Version: 1, Encoding: event.JSON, Category: "price"}}},
-			`type "order.placed": its events are in category "price", this program puts it into "order"`,
-		},
-		"another kind of subscriber": {
-			eventstore.Registered{Handlers: []eventstore.Handler{{Name: "a", Kind: eventstore.EntityKind, Categories: []string{"order"}}}},
-			`handler "a": the store knows "a" as entity`,
-		},
-		"no StartFrom": {
-			eventstore.Registered{},
-			`handler "a": StartFrom is not set, and category "order", new to it, has events: set Oldest, Now or Since(time)`,
-		},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, _, err := registerWith(t, in, c.stored, "order", "price")
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error does not say %q:\n%v", c.want, err)
-			}
-			if name == "no StartFrom" {
-				return
-			}
-			if _, _, err := registerWith(t, in, c.stored); err != nil && name != "another kind of subscriber" {
-				t.Errorf("refused although the categories have no events: %v", err)
-			}
-		})
-	}
-}
-
-func TestRegistrationStartsNewSubscriptionsWhereTheyAsk(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(1234, 0).UTC()
-	from := func(name string, s Start) actors.Definition {
-		return with(handler(name, "client_id", "order"), func(h *Handler[*book]) { h.StartFrom = s })
-	}
-	in := declared{behaviors: []actors.Definition{order("order"), from("oldest", Oldest), from("now", Now), from("since", Since(at)), handler("known", "", "order")}}
-	stored := eventstore.Registered{Revision: 7, Handlers: []eventstore.Handler{
-		{Name: "known", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.gone"}},
-	}}
-	save, starts, err := registerWith(t, in, stored, "order")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []eventstore.Start{
-		{Handler: "oldest", Category: "order"}, {Handler: "now", Category: "order", Now: true}, {Handler: "since", Category: "order", From: at},
-	}
-	if d := cmp.Diff(want, starts); d != "" {
-		t.Error(d)
-	}
-	if save.Revision != 7 {
-		t.Errorf("revision is %d, want the one loaded", save.Revision)
-	}
-	if d := cmp.Diff([]string{"order.gone", "order.placed"}, listed(save)["known"]); d != "" {
-		t.Errorf("the list of types must only grow: %s", d)
-	}
-	if d := cmp.Diff([]string{"order.place"}, listed(save)["order"]); d != "" {
-		t.Errorf("an entity lists its commands: %s", d)
-	}
-}
-
-func TestRegistrationStartsNewSubscriptionsOfACategoryWhoseEventsAreGone(t *testing.T) {
-	t.Parallel()
-	in := declared{behaviors: []actors.Definition{
-		order("order"), handler("anywhere", "client_id", "order"),
-		with(handler("now", "client_id", "order"), func(h *Handler[*book]) { h.StartFrom = Now }),
-	}}
-	_, starts, err := registerWith(t, in, eventstore.Registered{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []eventstore.Start{{Handler: "anywhere", Category: "order"}, {Handler: "now", Category: "order", Now: true}}
-	if d := cmp.Diff(want, starts); d != "" {
-		t.Error(d)
 	}
 }
 
