@@ -6,53 +6,74 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keyhold/keyhold/actors/internal/host"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 )
 
 // attempt is one unit of work: one call of a behavior, what its context tells, and what it did so far. All contexts of
-// context.go are views of one.
+// context.go are views of one. There is one for each command, so it is kept small.
 type attempt struct {
 	rt         *Runtime
-	prog       *program  // nil in Do
-	ref        *host.Ref // of the unit's actor; nil in Do
-	unit       event.Unit
-	text       string       // of unit
-	stream     event.Stream // what is emitted belongs to; zero but for entities
+	of         *unit // nil in Do
 	generation event.Generation
-	version    uint64        // of the entity
-	lane       event.LaneRef // of the entry being handled; zero for what came by ask
-	meta       Meta
-	state      state // of the entity, which must fold what is emitted; nil for others
-	began      time.Time
-	deadline   time.Time            // zero = none
+	version    uint64               // of the entity
+	meta       *Meta                // never nil
+	state      state                // of the entity, which must fold what is emitted; nil for others
+	began      partitions.Tick      // 0 in Do
+	deadline   partitions.Tick      // 0 = none, or that of values in Do
 	snapshot   *eventstore.Snapshot // to go with events, if there are any
-	appends    [1]eventstore.Append // room for the entity's
-	room       [2]any               // for the first values emitted
 
 	values context.Context // whose values are seen: of the ask, of Drive, or of Do
 	caller *attempt        // the behavior that asked, if any
 
-	done work // once the call has returned
+	appends [1]eventstore.Append // room for the entity's
+	room    [1]any               // for the first value emitted
 
 	mu struct {
 		sync.Mutex
 		work
 		correlation string // of what is emitted, once it is settled
 
-		over    bool  // the call has returned: nothing more can be asked for
+		over    bool  // the call has returned: nothing more can be asked for, and work does not change any more
 		ended   bool  // what it did is committed or rolled back
+		begun   bool  // a statement was made
+		waiting int   // asks that the behavior waits for, and other reasons not to count it as running
 		fault   error // the first thing that was wrong with what the behavior did
 		cause   error // why the context ended before the call returned
 		tx      eventstore.Tx
-		begun   bool            // a statement was made
-		waiting int             // asks that the behavior waits for, and other reasons not to count it as running
 		std     context.Context // made by the first call that needs it
 		cancel  context.CancelCauseFunc
 	}
 }
+
+// unit is that of the behavior; zero in Do.
+func (a *attempt) unit() event.Unit {
+	if a.of == nil {
+		return event.Unit{}
+	}
+	return a.of.id
+}
+
+// text names the attempt in messages.
+func (a *attempt) text() string {
+	if a.of == nil {
+		return "Do"
+	}
+	return a.of.text
+}
+
+// stream is what is emitted belongs to; zero but for entities.
+func (a *attempt) stream() event.Stream {
+	if a.state == nil {
+		return event.Stream{}
+	}
+	return a.of.stream()
+}
+
+// done gives what the behavior asked for, once its call has returned.
+func (a *attempt) done() *work { return &a.mu.work }
 
 type attemptKey struct{}
 
@@ -73,7 +94,15 @@ func attemptOf(ctx context.Context) *attempt {
 // The four methods of context.Context. A context of the standard library is only made when somebody waits for this one, or
 // looks for a value: most commands do neither.
 
-func (a *attempt) Deadline() (time.Time, bool) { return a.deadline, !a.deadline.IsZero() }
+func (a *attempt) Deadline() (time.Time, bool) {
+	switch {
+	case a.of == nil:
+		return a.values.Deadline()
+	case a.deadline == 0:
+		return time.Time{}, false
+	}
+	return a.of.run.at(a.deadline), true
+}
 
 func (a *attempt) Done() <-chan struct{} { return a.standard().Done() }
 
@@ -135,7 +164,7 @@ func (a *attempt) interrupt(cause error) bool {
 // block says that the behavior waits for others, so that they may run in its place; unblock ends that. The behavior may do so
 // in several goroutines at once, and inside a Do.
 func (a *attempt) block() {
-	if a.ref == nil {
+	if a.of == nil {
 		if a.caller != nil {
 			a.caller.block()
 		}
@@ -147,12 +176,12 @@ func (a *attempt) block() {
 		return
 	}
 	if a.mu.waiting++; a.mu.waiting == 1 {
-		a.ref.Block()
+		a.of.ref.Block()
 	}
 }
 
 func (a *attempt) unblock() {
-	if a.ref == nil {
+	if a.of == nil {
 		if a.caller != nil {
 			a.caller.unblock()
 		}
@@ -164,7 +193,7 @@ func (a *attempt) unblock() {
 		return
 	}
 	if a.mu.waiting--; a.mu.waiting == 0 {
-		a.ref.Unblock()
+		a.of.ref.Unblock()
 	}
 }
 
@@ -174,25 +203,29 @@ func (a *attempt) unblockAll() {
 	defer a.mu.Unlock()
 	if a.mu.waiting > 0 {
 		a.mu.waiting = 0
-		a.ref.Unblock()
+		a.of.ref.Unblock()
 	}
 }
 
 func (a *attempt) fence() Fence {
-	return Fence{Unit: a.unit, Generation: a.generation, Lane: a.lane, Sequence: a.meta.Sequence}
+	f := Fence{Unit: a.unit(), Generation: a.generation, Sequence: a.meta.Sequence}
+	if f.Sequence != 0 {
+		f.Lane = event.LaneRef{Category: a.meta.Category, Key: f.Unit.Key, Lane: a.meta.Lane}
+	}
+	return f
 }
 
 // waits reports whether u waits for this attempt, directly or through those who asked.
 func (a *attempt) waits(u event.Unit) bool {
 	for ; a != nil; a = a.caller {
-		if a.unit == u {
+		if a.unit() == u {
 			return true
 		}
 	}
 	return false
 }
 
-// run makes the call. After it nothing more can be asked for through its contexts; what was is in done. The error says why
+// run makes the call. After it nothing more can be asked for through its contexts; what was gives done. The error says why
 // that is not to be committed; own, that it is what the behavior returned. Else it panicked, was interrupted, or did
 // something wrong.
 func (a *attempt) run(call func() error) (own bool, err error) {
@@ -200,7 +233,6 @@ func (a *attempt) run(call func() error) (own bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.over = true
-	a.done = a.mu.work
 	switch {
 	case a.mu.cause != nil && (err == nil || errors.Is(err, context.Canceled)): // also when the call did not notice
 		return false, a.mu.cause
@@ -241,7 +273,7 @@ func (a *attempt) rollback() {
 		return
 	}
 	if err := tx.Rollback(); err != nil {
-		a.rt.cfg.Logger.Warn("roll back", "unit", a.text, "error", err)
+		a.rt.cfg.Logger.Warn("roll back", "unit", a.text(), "error", err)
 	}
 }
 
@@ -249,7 +281,7 @@ func (a *attempt) transaction() eventstore.Tx {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.tx == nil {
-		a.mu.tx = a.rt.cfg.Store.Begin(a.text)
+		a.mu.tx = a.rt.cfg.Store.Begin(a.text())
 	}
 	return a.mu.tx
 }

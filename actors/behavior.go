@@ -71,7 +71,7 @@ func (u *unit) construct(g event.Generation) error {
 	if err != nil || !u.instance.activates() {
 		return err
 	}
-	a := u.attempt(g)
+	a := u.attempt(g, u.context())
 	r := u.execute(a, func() error { return u.instance.activate(Context{UnitOfWork{a}}) }, u.changes)
 	u.tell(r.tails)
 	return r.err
@@ -82,7 +82,7 @@ func (u *unit) awaken(g event.Generation) error {
 	if err := u.load(); err != nil {
 		return err
 	}
-	a := u.attempt(g)
+	a := u.attempt(g, u.context())
 	defer a.finish()
 	_, err := u.call(a, func() error { return u.state.activate(Query{a}, u.id.Key) })
 	return err
@@ -200,7 +200,7 @@ func (u *unit) passivate() {
 	if !u.live {
 		return
 	}
-	a := u.attempt(0)
+	a := u.attempt(0, u.context())
 	_, _ = u.call(a, func() error {
 		if u.prog.entity() {
 			u.state.passivate(Query{a}, u.id.Key)
@@ -223,10 +223,13 @@ func (u *unit) panicked(err error) {
 
 // adopt does what the behavior asked for besides the commit, now that it has happened.
 func (u *unit) adopt(w *work) {
-	if w.mode != nil {
-		u.mode = *w.mode
+	if w.rare == nil {
+		return
 	}
-	for _, c := range w.timers {
+	if w.rare.mode != nil {
+		u.mode = *w.rare.mode
+	}
+	for _, c := range w.rare.timers {
 		u.stopTimer(c.name)
 		if !c.stop {
 			u.startTimer(c)
@@ -266,7 +269,7 @@ func (u *unit) tick(t *unitTimer, g event.Generation) (partitions.Outcome, error
 	if err := u.ensure(g); err != nil {
 		return failedOutcome(err), err
 	}
-	a := u.attempt(g)
+	a := u.attempt(g, u.context())
 	r := u.execute(a, func() error {
 		if u.prog.entity() {
 			return u.state.timer(Command{UnitOfWork{a}}, t.name)

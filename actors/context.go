@@ -38,7 +38,7 @@ func (u UnitOfWork) Emit(events ...any) {
 func (u UnitOfWork) Send(to Ref, command any) { _ = u.a.send(to, command) }
 
 // Meta tells what is being handled. In [Runtime.Do] there is only what it inherits from the behavior that calls it.
-func (u UnitOfWork) Meta() Meta { return u.a.meta }
+func (u UnitOfWork) Meta() Meta { return *u.a.meta }
 
 // Deadline implements context.Context.
 func (u UnitOfWork) Deadline() (time.Time, bool) { return u.a.Deadline() }
@@ -56,7 +56,7 @@ func (u UnitOfWork) Value(key any) any { return u.a.Value(key) }
 type Context struct{ UnitOfWork }
 
 // Key is the key of this unit: the one New was given.
-func (c Context) Key() string { return c.a.unit.Key }
+func (c Context) Key() string { return c.a.of.id.Key }
 
 // Fence names this very attempt to something outside that can refuse what is stale: per unit, (generation, lane, sequence) is
 // never below what it was before.
@@ -77,7 +77,7 @@ func (c Context) StopTimer(name string) { c.a.stopTimer(name) }
 type Command struct{ UnitOfWork }
 
 // ID is the entity's id.
-func (c Command) ID() string { return c.a.unit.Key }
+func (c Command) ID() string { return c.a.of.id.Key }
 
 // Version is the number of events that the state was folded from.
 func (c Command) Version() uint64 { return c.a.version }
@@ -102,13 +102,13 @@ func (c Command) StopTimer(name string) { c.a.stopTimer(name) }
 type Query struct{ a *attempt }
 
 // ID is the entity's id.
-func (q Query) ID() string { return q.a.unit.Key }
+func (q Query) ID() string { return q.a.of.id.Key }
 
 // Version is the number of events that the state was folded from.
 func (q Query) Version() uint64 { return q.a.version }
 
 // Meta tells what is being answered.
-func (q Query) Meta() Meta { return q.a.meta }
+func (q Query) Meta() Meta { return *q.a.meta }
 
 // Deadline implements context.Context.
 func (q Query) Deadline() (time.Time, bool) { return q.a.Deadline() }

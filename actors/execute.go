@@ -3,22 +3,18 @@ package actors
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
 )
 
-// attempt makes the unit of work for one call of the unit's behavior.
-func (u *unit) attempt(g event.Generation) *attempt {
-	a := &attempt{
-		rt: u.run.rt, prog: u.prog, ref: u.ref, unit: u.id, text: u.text, generation: g, version: u.version,
-		began: time.Now(), values: u.context(),
-	}
-	if u.prog.entity() {
-		a.stream, a.state = u.stream(), u.state
-	}
+// noMeta is what there is to say of most calls.
+var noMeta = Meta{Attempt: 1}
+
+// attempt makes the unit of work for one call of the unit's behavior, which sees the values of a context.
+func (u *unit) attempt(g event.Generation, values context.Context) *attempt {
+	a := &attempt{rt: u.run.rt, of: u, generation: g, version: u.version, meta: &noMeta, began: u.run.tick(), values: values, state: u.state}
 	if t := u.prog.desc.Timeout; t > 0 {
 		a.deadline = a.began.Add(t)
 	}
@@ -55,8 +51,8 @@ func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (ev
 			return u.refused(a, err)
 		}
 	}
-	u.committed(&c, &done, a.done.values)
-	u.adopt(&a.done)
+	u.committed(&c, &done, a.done().values)
+	u.adopt(a.done())
 	return result{tails: done.Tails}
 }
 
@@ -102,17 +98,17 @@ func (u *unit) committed(c *eventstore.Changes, done *eventstore.Committed, valu
 
 // changes is what a call without a checkpoint changes.
 func (u *unit) changes(a *attempt) (eventstore.Changes, error) {
-	c, w := eventstore.Changes{}, &a.done
+	c, w := eventstore.Changes{}, a.done()
 	switch {
 	case len(w.events) == 0:
 	case u.prog.entity():
 		c.Snapshot = a.snapshot
-		a.appends[0] = eventstore.Append{Stream: a.stream, Expected: a.version, Events: w.events}
+		a.appends[0] = eventstore.Append{Stream: a.stream(), Expected: a.version, Events: w.events}
 		c.Append = a.appends[:]
 	default:
 		c.Publish = w.events
 	}
-	c.Publish = append(c.Publish, w.commands...)
+	c.Publish = append(c.Publish, w.sent()...)
 	if !isEmpty(&c) || a.begunSQL() {
 		c.Fence = u.fence(a.generation)
 	}
@@ -207,9 +203,8 @@ func (u *unit) applied(e *partitions.Apply, r result) partitions.Input {
 
 // attemptOn makes the unit of work for an entry of a stream.
 func (u *unit) attemptOn(e *partitions.Apply) *attempt {
-	a, entry := u.attempt(e.Generation), e.Entry
-	a.lane = entry.Ref()
-	a.meta = Meta{
+	a, entry := u.attempt(e.Generation, u.context()), e.Entry
+	a.meta = &Meta{
 		ID: entry.ID, Type: entry.Type, Category: entry.Category, Lane: entry.Lane, Sequence: entry.Sequence, Time: entry.Time,
 		CorrelationID: entry.CorrelationID, CausationID: entry.CausationID, Tenant: entry.Tenant, Trace: entry.Trace, Attempt: e.Attempt,
 	}

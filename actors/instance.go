@@ -6,10 +6,10 @@ import (
 )
 
 func (h Handler[B]) compile() *program {
-	p := &program{desc: h.Describe(), timers: h.OnTimer != nil, modes: modesOf(h.Modes), handles: map[reflect.Type]bool{}}
+	p := &program{desc: h.Describe(), timers: h.OnTimer != nil, modes: modesOf(h.Modes), uses: map[reflect.Type]Use{}}
 	cases := newCases(h.On, h.Modes, func(c Case[B]) reflect.Type { return c.in })
 	for t := range cases.base {
-		p.handles[t] = true
+		p.uses[t] = UseEvent
 	}
 	p.newInstance = func() instance { return &handlerInstance[B]{of: &h, cases: cases} }
 	return p

@@ -14,9 +14,8 @@ import (
 type program struct {
 	desc    Description
 	modes   map[string]bool
-	timers  bool                  // there is an OnTimer
-	handles map[reflect.Type]bool // structs of the events, or commands, that there is a case for
-	queries map[reflect.Type]bool
+	timers  bool                          // there is an OnTimer
+	uses    map[reflect.Type]Use          // structs of the events, commands and queries that there is a case for
 	replies map[reflect.Type]reflect.Type // by command and query
 	mailbox int                           // 0 = the runtime's default
 	every   int                           // events between two snapshots, 0 = none

@@ -192,7 +192,10 @@ func (p *program) link(cfg *Config) error {
 		listed[name] = true
 	}
 	var errs []error
-	for t := range p.handles {
+	for t, use := range p.uses {
+		if use == UseQuery {
+			continue // they do not travel by stream
+		}
 		name, version, err := cfg.Codec.NameOf(t)
 		if err != nil {
 			if !p.entity() { // a command without a name can be asked, not sent

@@ -270,12 +270,14 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 		return event.Envelope{}, fmt.Errorf("send %T to %s: %w", command, to, err)
 	}
 	p, err := r.addressee(to, command)
-	switch t := structType(command); {
-	case err != nil:
+	if err != nil {
 		return fail(err)
-	case p.queries[t]:
+	}
+	switch p.uses[structType(command)] {
+	case UseCommand:
+	case UseQuery:
 		return fail(fmt.Errorf("%w: it is a query, whose answer nobody would get: ask it", ErrUnknownCommand))
-	case !p.handles[t]:
+	default:
 		return fail(ErrUnknownCommand)
 	}
 	enc, err := r.cfg.Codec.Encode(command)
@@ -295,18 +297,18 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	if caller != nil && caller.begunSQL() {
 		return fmt.Errorf("do: %w", ErrAskInTx)
 	}
-	a := &attempt{rt: r, text: "Do", values: ctx, caller: caller, began: time.Now()}
+	a := &attempt{rt: r, meta: &noMeta, values: ctx, caller: caller}
 	if caller != nil {
-		a.meta = caller.cause()
+		cause := caller.cause()
+		a.meta = &cause
 	}
-	a.deadline, _ = ctx.Deadline()
 	a.useLocked(ctx) // nobody else has it yet
 	defer a.finish()
 	if _, err := a.run(func() error { return f(UnitOfWork{a}) }); err != nil {
 		a.rollback()
 		return err
 	}
-	c := eventstore.Changes{Publish: append(a.done.events, a.done.commands...)}
+	c := eventstore.Changes{Publish: append(a.done().events, a.done().sent()...)}
 	if len(c.Publish) == 0 && !a.begunSQL() {
 		return nil
 	}

@@ -41,10 +41,10 @@ func (u *unit) reply(k *ask, g event.Generation) (partitions.Outcome, error) {
 		r   result
 		out any
 	)
-	switch t := structType(k.in); {
-	case u.prog.queries[t]:
+	switch u.prog.uses[structType(k.in)] {
+	case UseQuery:
 		out, r = u.query(k, g)
-	case u.prog.handles[t]:
+	case UseCommand:
 		out, r = u.command(k, g)
 	default:
 		r.err = fmt.Errorf("%w: entity %q has none for %T: add OnCommand or OnQuery", ErrUnknownCommand, u.id.Name, k.in)
@@ -54,7 +54,7 @@ func (u *unit) reply(k *ask, g event.Generation) (partitions.Outcome, error) {
 	if r.err != nil && !r.own {
 		got.err = &AskError{Err: r.err, Unknown: r.unknown}
 	}
-	if len(r.tails) == 0 && !u.machine.Serving(u.run.tick()) {
+	if len(r.tails) == 0 && !u.serving() {
 		got = answer{err: &AskError{Err: ErrUnavailable, Unknown: r.unknown}} // what the behavior saw may be old
 	}
 	if !u.inbox.finish() || !k.deliver(got) {
@@ -191,13 +191,16 @@ func (u *unit) kept(k *ask) (out any, is bool, err error) {
 
 // attemptFor makes the unit of work for an ask.
 func (u *unit) attemptFor(k *ask, g event.Generation) *attempt {
-	a := u.attempt(g)
-	a.values, a.caller = k.ctx, k.caller
+	a := u.attempt(g, k.ctx)
+	a.caller = k.caller
 	var cause Meta
-	if k.caller != nil {
+	switch {
+	case k.caller != nil:
 		cause = k.caller.cause()
+	case k.opts == askOptions{}:
+		return a
 	}
-	a.meta = Meta{
+	a.meta = &Meta{
 		ID: k.opts.id, CausationID: cause.CausationID, Attempt: 1,
 		CorrelationID: cmp.Or(k.opts.correlationID, cause.CorrelationID, k.opts.id),
 		Tenant:        cmp.Or(k.opts.tenant, cause.Tenant),

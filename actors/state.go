@@ -15,7 +15,7 @@ import (
 func (e Entity[S]) compile() *program {
 	p := &program{
 		desc: e.Describe(), timers: e.OnTimer != nil, modes: modesOf(e.Modes), mailbox: e.Mailbox, every: e.snapshotEvery(),
-		handles: map[reflect.Type]bool{}, queries: map[reflect.Type]bool{}, replies: map[reflect.Type]reflect.Type{},
+		uses: map[reflect.Type]Use{}, replies: map[reflect.Type]reflect.Type{},
 	}
 	common := &entityCases[S]{
 		of:       &e,
@@ -25,11 +25,11 @@ func (e Entity[S]) compile() *program {
 		foldings: map[reflect.Type]FoldCase[S]{},
 	}
 	for t, c := range common.commands.base {
-		p.handles[t], p.replies[t] = true, c.out
+		p.uses[t], p.replies[t] = UseCommand, c.out
 	}
 	for _, q := range e.Queries {
 		common.queries[q.in] = q
-		p.queries[q.in], p.replies[q.in] = true, q.out
+		p.uses[q.in], p.replies[q.in] = UseQuery, q.out
 	}
 	for _, f := range e.Fold {
 		common.foldings[f.in] = f

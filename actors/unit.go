@@ -385,10 +385,19 @@ func (u *unit) note(n *partitions.Note) {
 	}
 }
 
+// serving reports whether what the behavior says may be given out. Only a lease makes it a question of time.
+func (u *unit) serving() bool {
+	var now partitions.Tick
+	if u.prog.config.Leased {
+		now = u.run.tick()
+	}
+	return u.machine.Serving(now)
+}
+
 // unavailable answers the asks that wait for a unit which cannot be had now: its store does not answer, or another has it. They
 // are not kept waiting for what may take long.
 func (u *unit) unavailable(why error) {
-	if u.machine.Serving(u.run.tick()) {
+	if u.serving() {
 		return
 	}
 	err := ErrUnavailable
@@ -408,8 +417,8 @@ type watch struct {
 // begin notes that a behavior is about to be called.
 func (u *unit) begin(a *attempt) {
 	u.watch.current.Store(a)
-	if !a.deadline.IsZero() && !u.watch.on.Swap(true) {
-		u.run.alarms.set(&u.watch.alarm, a.deadline)
+	if a.deadline != 0 && !u.watch.on.Swap(true) {
+		u.run.alarms.set(&u.watch.alarm, u.run.at(a.deadline))
 	}
 }
 
@@ -428,22 +437,23 @@ func (u *unit) overdue() {
 	a := u.watch.current.Load()
 	if a == nil {
 		u.watch.on.Store(false)
-		if a = u.watch.current.Load(); a == nil || a.deadline.IsZero() || u.watch.on.Swap(true) {
+		if a = u.watch.current.Load(); a == nil || a.deadline == 0 || u.watch.on.Swap(true) {
 			return
 		}
 	}
-	now := time.Now()
+	now := u.run.tick()
+	look := func(at partitions.Tick) { u.run.alarms.set(&u.watch.alarm, u.run.at(at)) }
 	switch {
-	case a.deadline.IsZero():
+	case a.deadline == 0:
 		u.watch.on.Store(false)
-	case now.Before(a.deadline):
-		u.run.alarms.set(&u.watch.alarm, a.deadline)
+	case now < a.deadline:
+		look(a.deadline)
 	case a.interrupt(ErrTimeout):
-		u.run.alarms.set(&u.watch.alarm, now.Add(patience))
+		look(now.Add(patience))
 	default:
-		observe2(u.run.rt.cfg.Observer.Overdue, u.id, now.Sub(a.began))
+		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
 		a.block() // never undone: until it returns
-		u.run.alarms.set(&u.watch.alarm, now.Add(max(patience, u.prog.desc.Timeout)))
+		look(now.Add(max(patience, u.prog.desc.Timeout)))
 	}
 }
 

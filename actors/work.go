@@ -11,11 +11,32 @@ import (
 
 // work is what a behavior asked for, in order.
 type work struct {
-	events   []event.Envelope
-	values   []any            // of events
+	events []event.Envelope
+	values []any // of events
+	rare   *rareWork
+}
+
+// rareWork is what most behaviors do not ask for.
+type rareWork struct {
 	commands []event.Envelope // sent
 	mode     *string
 	timers   []timerChange
+}
+
+// sent gives the commands that were sent.
+func (w *work) sent() []event.Envelope {
+	if w.rare == nil {
+		return nil
+	}
+	return w.rare.commands
+}
+
+// rarely gives rare, to be added to.
+func (w *work) rarely() *rareWork {
+	if w.rare == nil {
+		w.rare = new(rareWork)
+	}
+	return w.rare
 }
 
 type timerChange struct {
@@ -30,7 +51,7 @@ func (a *attempt) usable(what string) bool {
 	over := a.mu.over
 	a.mu.Unlock()
 	if over {
-		a.rt.misused(a.unit, fmt.Errorf("%s: %w", what, ErrOver))
+		a.rt.misused(a.unit(), fmt.Errorf("%s: %w", what, ErrOver))
 	}
 	return !over
 }
@@ -56,7 +77,7 @@ func (a *attempt) emit(v any) {
 		a.fail(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain))
 		return
 	}
-	e, err := a.rt.cfg.Route(a, a.stream, v)
+	e, err := a.rt.cfg.Route(a, a.stream(), v)
 	if err != nil {
 		a.fail(err)
 		return
@@ -89,7 +110,8 @@ func (a *attempt) send(to Ref, command any) error {
 		return ErrOver
 	}
 	a.stampLocked(&e)
-	a.mu.commands = append(a.mu.commands, e)
+	rare := a.mu.rarely()
+	rare.commands = append(rare.commands, e)
 	return nil
 }
 
@@ -97,7 +119,7 @@ func (a *attempt) send(to Ref, command any) error {
 // attempt.
 func (a *attempt) stampLocked(e *event.Envelope) {
 	if a.meta.Sequence != 0 {
-		e.ID = event.DerivedID(a.meta.ID, len(a.mu.events)+len(a.mu.commands), a.text)
+		e.ID = event.DerivedID(a.meta.ID, len(a.mu.events)+len(a.mu.sent()), a.text())
 	} else {
 		e.ID = a.rt.cfg.NewID()
 	}
@@ -125,14 +147,14 @@ func (a *attempt) become(mode string) {
 	if !a.usable("become") {
 		return
 	}
-	if mode != "" && !a.prog.modes[mode] {
+	if mode != "" && !a.of.prog.modes[mode] {
 		a.fail(fmt.Errorf("become %q: there is no such mode: add it to Modes", mode))
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.mu.over {
-		a.mu.mode = &mode
+		a.mu.rarely().mode = &mode
 	}
 }
 
@@ -140,7 +162,7 @@ func (a *attempt) startTimer(name string, after time.Duration) {
 	if !a.usable("start timer") {
 		return
 	}
-	if !a.prog.timers {
+	if !a.of.prog.timers {
 		a.fail(fmt.Errorf("start timer %q: OnTimer is nil: nothing would be called", name))
 		return
 	}
@@ -157,7 +179,8 @@ func (a *attempt) changeTimer(c timerChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.mu.over {
-		a.mu.timers = append(a.mu.timers, c)
+		rare := a.mu.rarely()
+		rare.timers = append(rare.timers, c)
 	}
 }
 
