@@ -69,3 +69,24 @@ func TestTransactionNamesWhoBeganIt(t *testing.T) {
 		t.Errorf("the error speaks of behaviors: %v", err)
 	}
 }
+
+func TestEventThatNobodyMayEmitHereHaltsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, e := range map[string]any{"of no category": stranger{}, "of an entity": itemAdded{"ada", "tea"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := run(t, inMemory(), cart, keyhold.Handler[int]{
+				Name: "echo", Categories: []string{"cart"}, SequentialBy: "client", StartFrom: keyhold.Oldest, New: func(string) int { return 0 },
+				On: keyhold.Behavior[int]{keyhold.On(func(_ int, ctx keyhold.Context, _ itemAdded) error {
+					ctx.Emit(e)
+					return nil
+				})},
+			})
+			add(t, app, "c1", "ada", "tea")
+			h, err := app.Halt(t.Context(), keyhold.Unit{Name: "echo", Key: "ada"})
+			if err != nil || h == nil || h.Attempts != 1 || h.Reason != "poison" {
+				t.Errorf("halt: %+v, %v", h, err)
+			}
+		})
+	}
+}

@@ -29,7 +29,7 @@ type router struct {
 }
 
 // Route gives the envelope of an event: encoded, with its category, key and lane. What is refused here is refused in the caller's
-// unit of work, so that no record of it ever exists.
+// unit of work, so that no record of it ever exists. A type that cannot be emitted is poison: no further attempt mends the program.
 func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envelope, error) {
 	lane := event.Primary
 	given, happened := v.(past.Event)
@@ -49,10 +49,10 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	}
 	to, ok := r.routes[t]
 	if !ok {
-		return event.Envelope{}, fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v)
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v))
 	}
 	if to.entity != "" && to.entity != from.Kind && !happened {
-		return event.Envelope{}, fmt.Errorf("emit %T: it is an event of entity %q, which would not see it: only the entity emits it; send it a command", v, to.entity)
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T: it is an event of entity %q, which would not see it: only the entity emits it; send it a command", v, to.entity))
 	}
 	key, err := to.keyOf(v, bucket)
 	if err == nil {

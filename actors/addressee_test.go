@@ -48,3 +48,17 @@ func TestCommandsForNobodyAreRefusedInWordsThatHelp(t *testing.T) {
 		t.Errorf("balance is %d: something was decided", got)
 	}
 }
+
+func TestEventThatIsNotFoldedIsWorthNoSecondAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, []actors.Definition{only(func(c actors.Command, s account, in *Deposit) (*Total, error) {
+		c.Emit(Audited{Client: in.Client})
+		return &Total{}, nil
+	})})
+	if err := b.Send(t.Context(), ref("a"), &Deposit{Client: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if h := b.saw.halted.Wait(t); h.Attempts != 1 || h.Reason != "poison" {
+		t.Errorf("halted after %d attempts: %s", h.Attempts, h.Reason)
+	}
+}

@@ -217,3 +217,18 @@ func TestStartTakesATimeApart(t *testing.T) {
 		}
 	}
 }
+
+func TestFaultsOfACaseSayWhichOfItsTypesIsMeant(t *testing.T) {
+	t.Parallel()
+	def := accounts()
+	def.Queries = actors.Queries[account]{
+		actors.OnQuery(func(actors.Query, account, *int) (*Total, error) { return nil, nil }),
+		actors.OnQuery(func(actors.Query, account, *Balance) (*int, error) { return nil, nil }),
+	}
+	text := errors.Join(def.Faults()...).Error()
+	for _, want := range []string{"Queries[0]: what is asked: int is no struct", "Queries[1]: what is answered: int is no struct"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the faults do not say %q:\n%s", want, text)
+		}
+	}
+}

@@ -112,10 +112,12 @@ func inOut[In, Out any](noFunc bool) error {
 		return errNoFunc
 	}
 	if _, err := structOf(reflect.TypeFor[In]()); err != nil {
-		return err
+		return fmt.Errorf("what is asked: %w", err)
 	}
-	_, err := structOf(reflect.TypeFor[Out]())
-	return err
+	if _, err := structOf(reflect.TypeFor[Out]()); err != nil {
+		return fmt.Errorf("what is answered: %w", err)
+	}
+	return nil
 }
 
 // Ref names one entity.

@@ -74,7 +74,7 @@ func (a *attempt) emit(v any) {
 		plain = w.Unwrapped()
 	}
 	if a.state != nil && !a.state.folds(structType(plain)) {
-		a.fail(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain))
+		a.fail(Poison(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain)))
 		return
 	}
 	e, err := a.rt.cfg.Route(a, a.stream(), v)
