@@ -19,7 +19,8 @@ type Category struct {
 	// entity that emits them.
 	Key     string
 	Buckets int // partitions of a category without a key; default 64; fixed once there are events
-	// Events are the types published here by handlers, [Do] and [PublishTx]. The events of an entity's fold are here anyway.
+	// Events are the types published here by handlers, [Publish], [Do] and [PublishTx]. The events of an entity's fold are here
+	// anyway; only the entity emits them.
 	Events []EventType
 }
 
