@@ -54,8 +54,7 @@ func (u *unit) ensure(g event.Generation) error {
 		err = u.construct(g)
 	}
 	if err != nil {
-		u.discard()
-		return err
+		return err // the machine has what is left of it discarded
 	}
 	u.live = true
 	observe(u.run.rt.cfg.Observer.Activated, u.id)

@@ -228,6 +228,35 @@ func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 	}
 }
 
+// A store that is full, or out of reach, is no event's fault: no attempt is counted, and nothing halts.
+func TestTroubleOfTheStoreIsNotHeldAgainstTheEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("disk is full")
+		failed := 0
+		plan := func(op faulty.Op) faulty.Fault {
+			if op.Call == faulty.Commit && len(op.Changes.Advance) > 0 && failed < 10 {
+				failed++
+				return faulty.Fault{Before: full}
+			}
+			return faulty.Fault{}
+		}
+		h := ledgers(func(l *ledger, c actors.Context, e Deposited) error {
+			if c.Meta().Attempt != 1 {
+				t.Errorf("attempt %d", c.Meta().Attempt)
+			}
+			return nil
+		})
+		h.Retry.Attempts = 2
+		b := setupOn(t, memory.Open(), plan, []actors.Definition{h})
+		b.publish(t, Deposited{Client: "c"})
+		b.saw.applied.Wait(t)
+		if err := b.saw.anew.Wait(t); !errors.Is(err, full) {
+			t.Errorf("told: %v", err)
+		}
+	})
+}
+
 func TestAPoisonEventHaltsItsUnitOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

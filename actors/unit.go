@@ -175,7 +175,7 @@ func (u *unit) do(e partitions.Effect) {
 	case *partitions.Note:
 		u.note(e)
 	case *partitions.Idle:
-		u.resting, u.told = true, false
+		u.resting = true
 		u.settle(func(*drive) bool { return true }, u.restError(e))
 	default:
 		u.pending = e
