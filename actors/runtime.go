@@ -64,6 +64,13 @@ type Runtime struct {
 
 // NewRuntime checks cfg and the definitions, reporting all faults at once. It starts nothing.
 func NewRuntime(cfg Config) (*Runtime, error) {
+	if cfg.Port != nil && cfg.Port.Traits().Leased {
+		return nil, errors.New("the Port leases units one by one, and leases are not renewed here: use a port whose process owns all units")
+	}
+	return newRuntime(cfg)
+}
+
+func newRuntime(cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg.withDefaults(), programs: map[string]*program{}}
 	errs := []error{r.cfg.fault()}
 	for _, d := range cfg.Definitions {
@@ -123,9 +130,6 @@ func (c *Config) fault() error {
 	}
 	if c.IdleAfter < 0 {
 		errs = append(errs, fmt.Errorf("IdleAfter is %v: set 0 for the default, or more", c.IdleAfter))
-	}
-	if c.Port != nil && c.Port.Traits().Leased {
-		errs = append(errs, errors.New("the Port leases units one by one, and leases are not renewed here: use a port whose process owns all units"))
 	}
 	return errors.Join(errs...)
 }
