@@ -256,8 +256,9 @@ func (r *resolver) handlers() {
 		if d.Kind == eventstore.EntityKind {
 			continue
 		}
-		if slices.ContainsFunc(d.Categories, func(c string) bool { return r.plan.categories[c] == nil }) {
-			continue // it may well be the one that has what seems to be out of place
+		missing := func(c string) bool { return r.plan.categories[c] == nil }
+		if len(d.Categories) == 0 || slices.ContainsFunc(d.Categories, missing) {
+			continue // what is missing may well be what has the types that seem to be out of place
 		}
 		for _, t := range d.Types {
 			to, ok := r.plan.routes[t.Type]

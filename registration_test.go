@@ -185,6 +185,7 @@ func TestOneMistakeIsOneFault(t *testing.T) {
 		want string
 	}{
 		"a misspelt category":   {declared{behaviors: []actors.Definition{order("order"), handler("a", "client_id", "ordre")}}, `category "ordre" is unknown`},
+		"no category":           {declared{behaviors: []actors.Definition{order("order"), handler("a", "client_id")}}, "Categories is empty"},
 		"a type without a name": {declared{categories: []Category{{Name: "price", Events: []EventType{EventOf[unnamed]()}}}}, `category "price": type keyhold.unnamed has no wire name`},
 	} {
 		_, err := resolve(c.in, testTypes(t), everything)
