@@ -353,6 +353,9 @@ func TestRegistryKnowsNamesAndTypes(t *testing.T) {
 	}
 }
 
+// What only reflection looks at, below.
+var _ = [...]any{secretive{}.total, &(&locked{}).mu, counted{}.count, open{}.cache}
+
 // Types with something that JSON would lose.
 type (
 	hidden    struct{ _ string }
