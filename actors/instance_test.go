@@ -297,3 +297,25 @@ func TestABehaviorThatEndsItsGoroutineIsTriedAgain(t *testing.T) {
 		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Key == "c" })
 	})
 }
+
+// An observer runs in the unit's goroutine. Its panic costs that activation, and neither the event nor the process.
+func TestAnObserverThatPanicsEndsNothingForGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		b := setup(t, []actors.Definition{ledgers(nothing)}, func(c *actors.Config) {
+			applied := c.Observer.Applied
+			c.Observer.Applied = func(u event.Unit, e *event.Envelope) {
+				if calls++; calls == 1 {
+					panic("observer")
+				}
+				applied(u, e)
+			}
+			c.Observer.Panicked = func(event.Unit, *actors.PanicError) { panic("again") }
+		})
+		b.publish(t, amounts(1, 2)...)
+		if e := b.saw.applied.Wait(t); e.Sequence != 2 {
+			t.Errorf("applied #%d, want the second: the first was committed before it was told", e.Sequence)
+		}
+	})
+}

@@ -137,6 +137,13 @@ func (c *Config) fault() error {
 // stamp is the time of what is emitted now.
 func (r *Runtime) stamp() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }
 
+// last calls an observer where nothing is left to catch its panic, which would end the process.
+func (r *Runtime) last(tell func()) {
+	if panicked, err := guard(func() error { tell(); return nil }); panicked {
+		r.cfg.Logger.Error("observer panicked", "error", err)
+	}
+}
+
 // misused reports the use of a context whose call is over.
 func (r *Runtime) misused(u event.Unit, err error) {
 	r.cfg.Logger.Error("context used after its call: what was asked of it is lost", "unit", u.String(), "error", err)

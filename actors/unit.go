@@ -84,7 +84,7 @@ func (u *unit) Receive(any) {
 // beyond use, its event is not passed, and another activation takes over in a while.
 func (u *unit) Failed(reason any) {
 	err := newPanicError(reason)
-	observe2(u.run.rt.cfg.Observer.Panicked, u.id, err)
+	u.run.rt.last(func() { observe2(u.run.rt.cfg.Observer.Panicked, u.id, err) })
 	if a := u.watch.current.Load(); a != nil {
 		u.end(a)
 		a.rollback()
@@ -451,7 +451,7 @@ func (u *unit) overdue() {
 	case a.interrupt(ErrTimeout):
 		look(now.Add(patience))
 	default:
-		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
+		u.run.rt.last(func() { observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began)) })
 		a.block() // never undone: until it returns
 		look(now.Add(max(patience, u.prog.desc.Timeout)))
 	}
