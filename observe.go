@@ -43,7 +43,7 @@ func (a *App) observer() actors.Observer {
 		call2(next.WaitsForType, u, e)
 	}
 	o.CommitFailed = func(u event.Unit, err error) {
-		log.Warn("commit failed: the unit reads its state again", "unit", u, "error", err)
+		log.Warn("commit or reading failed: the unit begins anew from what is committed", "unit", u, "error", err)
 		call2(next.CommitFailed, u, err)
 	}
 	o.TimerFailed = func(u event.Unit, name string, err error) {
@@ -64,7 +64,10 @@ func (a *App) observer() actors.Observer {
 	troubles := new(rarely)
 	o.Trouble = func(u event.Unit, what string, err error) {
 		if unsaid, now := troubles.due(what); now {
-			attrs := []any{"unit", u, "what", what, "unsaid", unsaid}
+			attrs := []any{"unit", u, "what", what}
+			if unsaid > 0 {
+				attrs = append(attrs, "unsaid", unsaid)
+			}
 			log.Warn("in trouble: the unit goes on trying", withError(attrs, err)...)
 		}
 		if next.Trouble != nil {

@@ -95,7 +95,7 @@ func TestLiftedHaltIsToldOnceAndTheUnitResumes(t *testing.T) {
 			}
 			log.wants(t, "level=INFO", "halt lifted", "unit=register/ada", "sequence=1")
 			log.wants(t, "level=INFO", "halt lifted", "unit=register/ada", "sequence=2")
-			if got := log.lines("commit failed"); len(got) > 0 {
+			if got := log.lines("begins anew"); len(got) > 0 {
 				t.Errorf("a lifted halt is told as a commit that failed: %s", got)
 			}
 			if got := log.lines("level=ERROR", "halted:", "admin.Resume"); len(got) != 3 {
