@@ -22,6 +22,9 @@ var (
 	ErrUnknownCommit = errors.New("outcome of commit is unknown")
 	// ErrEnded: the unit of work was committed or rolled back already.
 	ErrEnded = errors.New("unit of work is over")
+	// ErrTrouble: the database is in trouble that is not the doing of this unit of work: a full disk, another program's lock, a
+	// neighbour in the same transaction. Nothing was committed; the same work may succeed later.
+	ErrTrouble = errors.New("the database is in trouble")
 	// ErrNotFound: there is no such row.
 	ErrNotFound = errors.New("not found")
 	// ErrOwned is what an [*OwnedError] is.
