@@ -74,7 +74,7 @@ type Tx interface {
 	// SQL is the application's door into the transaction; the first call begins it, and waits for its turn where the
 	// database has a single writer. It gives [ErrNoSQL] on a store without SQL. The result is valid until the
 	// unit of work ends; after that SQL gives [ErrEnded]. ctx bounds the wait and the whole transaction: when it is done,
-	// nothing more can commit.
+	// nothing more can commit, and SQL gives its error.
 	SQL(ctx context.Context) (SQL, error)
 	// Begun reports whether a database transaction is open; false once the unit of work is over.
 	Begun() bool
@@ -82,15 +82,19 @@ type Tx interface {
 	// work survives a crash of the process. The unit of work is over whatever it returns.
 	//
 	// Errors: what [Changes.Validate] says, [ErrStale] (a fence), [*CheckpointError], [*VersionError], [*HaltMovedError],
-	// [ErrUnknownCommit] (the outcome is not known: drop what you hold and read again), [ErrClosed], [ErrEnded], or the
-	// database's own error; but for ErrUnknownCommit nothing was committed.
+	// [ErrUnknownCommit] (the outcome is not known: drop what you hold and read again), [ErrClosed], [ErrEnded],
+	// [ErrTrouble] (not this unit of work's own doing: the disk is full or fails, another program has the database locked, a
+	// neighbour lost the transaction for both), or the database's own error, such as a constraint that the unit of work
+	// broke; but for ErrUnknownCommit nothing was committed. What the application's own SQL gives is of kind ErrTrouble
+	// in the same cases.
 	Commit(ctx context.Context, c Changes) (Committed, error)
 	// Rollback ends the unit of work without a trace. Calling it after Commit, or twice, is a no-op.
 	Rollback() error
 }
 
 // SQL is the application's own SQL inside a unit of work. Placeholders are $1, $2, … on every store.
-// It is satisfied by *sql.Tx and *sql.DB, and is what generators such as sqlc ask for. Not for concurrent use.
+// It is satisfied by *sql.Tx and *sql.DB. It has no PrepareContext, which the DBTX interface that sqlc generates asks for on
+// database/sql: a query package made by sqlc takes it wrapped in a type that adds one. Not for concurrent use.
 type SQL interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

@@ -48,8 +48,12 @@ func (u *UserTx) QueryRowContext(ctx context.Context, query string, args ...any)
 }
 
 // Stage gives the transaction what is to commit with its SQL. It can be done once; a second call gives [ErrStaged].
-// An error leaves the transaction open, without c.
+// An error leaves the transaction as it was, without c. One that is over gives [ErrEnded], and one whose context is done the
+// error of that.
 func (u *UserTx) Stage(c Changes) error {
+	if _, err := u.tx.SQL(context.Background()); err != nil { // it has its turn: nothing to wait for
+		return err
+	}
 	if u.staged != nil {
 		return ErrStaged
 	}

@@ -26,8 +26,10 @@ func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 		return nil, eventstore.ErrEnded
 	case t.opened == nil:
 		return nil, eventstore.ErrClosed
-	case t.job != nil || t.failed != nil:
-		return t.door, t.failed
+	case t.failed != nil:
+		return nil, t.failed
+	case t.job != nil:
+		return t.door, t.job.visitor.ctx.Err()
 	}
 	j := newJob(t.who, nil)
 	j.visitor = newVisitor(ctx)

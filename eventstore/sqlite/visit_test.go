@@ -368,6 +368,9 @@ func TestEventsStagedInATransactionOfTheApplicationCommitWithIt(t *testing.T) {
 	if err := tx.Commit(t.Context()); !errors.Is(err, eventstore.ErrEnded) || len(told) != 1 {
 		t.Errorf("second commit: %v, told %d times", err, len(told))
 	}
+	if err := tx.Stage(publish("e-3")); !errors.Is(err, eventstore.ErrEnded) {
+		t.Errorf("staged after the commit: %v", err)
+	}
 	b.must(tx.Rollback())
 
 	tx, err = b.store.BeginTx(t.Context(), "import")
@@ -378,5 +381,35 @@ func TestEventsStagedInATransactionOfTheApplicationCommitWithIt(t *testing.T) {
 	b.must(tx.Rollback())
 	if b.shipments() != 1 || b.tail() != 1 {
 		t.Errorf("%d shipments, tail %d", b.shipments(), b.tail())
+	}
+}
+
+// An event that was staged where nothing can commit any more would be lost without a word.
+func TestNothingIsStagedInATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		end  func(*eventstore.UserTx) error
+		want error
+	}{
+		"committed":   {t.Context(), func(tx *eventstore.UserTx) error { return tx.Commit(t.Context()) }, eventstore.ErrEnded},
+		"rolled back": {t.Context(), (*eventstore.UserTx).Rollback, eventstore.ErrEnded},
+		"out of time": {ctx, func(*eventstore.UserTx) error { cancel(); return nil }, context.Canceled},
+	} {
+		tx, err := b.store.BeginTx(c.ctx, "import")
+		b.must(err)
+		b.must(c.end(tx))
+		if err := tx.Stage(publish("e-1")); !errors.Is(err, c.want) {
+			t.Errorf("%s: stage: %v", name, err)
+		}
+		if err := tx.Commit(t.Context()); !errors.Is(err, c.want) {
+			t.Errorf("%s: commit: %v", name, err)
+		}
+		b.must(tx.Rollback())
+	}
+	if tail := b.tail(); tail != 0 {
+		t.Errorf("tail is %d", tail)
 	}
 }
