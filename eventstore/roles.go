@@ -83,10 +83,11 @@ type Lanes interface {
 	// left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
 	// Purge deletes, in batches of at most limit, replies older than before, and records older than before that every handler
-	// registered for their category has passed and that belong to no entity's stream.
+	// registered for their category has passed, that belong to no entity's stream and that no dead letter refers to: what a
+	// handler set aside stays, for a person to look at.
 	//
-	// It never makes a hole inside a lane: a record that has something below it that stays (an event of a stream, or a record
-	// that is younger or not passed) is emptied instead. It is then a void such as Abandon leaves, but nothing is kept of what
+	// It never makes a hole inside a lane: a record that has something below it that stays (an event of a stream, a dead letter's
+	// record, or one that is younger or not passed) is emptied instead. It is then a void such as Abandon leaves, but nothing is kept of what
 	// it was, and it is not among the Abandoned. Later purges do not look at it until everything below it is gone; then it is
 	// deleted as soon as every handler has passed it.
 	//

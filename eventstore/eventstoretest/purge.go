@@ -82,6 +82,22 @@ var purges = []check{
 		f.publish(f.events("order", "a", 2)...)
 		f.same("purged", f.purgeAll(later), 2)
 	}},
+	{"purge neither deletes nor empties what a dead letter refers to", func(f *fixture) {
+		f.register([]string{"shipping", "order"}, []string{"billing", "order"})
+		f.publish(f.events("order", "a", 4)...)
+		c := advance(billing, orders, 0, 4)
+		for _, at := range []event.Sequence{2, 3} {
+			c.Dead = append(c.Dead, eventstore.Dead{Unit: billing, Lane: orders, Sequence: at, Time: base})
+		}
+		f.commit(c)
+		f.commit(advance(shipping, orders, 0, 4))
+		want := f.lane(orders)[1:]
+		want[2] = void(want[2])
+		f.same("purged", f.purgeAll(later), 2)
+		f.same("lane", f.lane(orders), want)
+		f.same("purged", f.purgeAll(later.Add(time.Second)), 0)
+		f.same("lane", f.lane(orders), want)
+	}},
 	{"a lane that mixes streams and loose records is purged without a hole", func(f *fixture) {
 		f.publish(f.events("order", "a", 1)...)         // #1
 		f.emit(order7, 0, f.events("order", "a", 2)...) // #2, #3

@@ -51,6 +51,10 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 func (d *data) purgeRecords(before time.Time, limit int) int {
 	var gone []*record
 	emptied := 0
+	dead := make(map[place]bool, len(d.dead)) // whoever's it is
+	for k := range d.dead {
+		dead[k.place] = true
+	}
 	for name, c := range d.categories {
 		handlers := d.registry.handlersOf(name)
 		for _, l := range c.lanes {
@@ -58,7 +62,9 @@ func (d *data) purgeRecords(before time.Time, limit int) int {
 				continue
 			}
 			passed := l.passedBy(handlers)
-			old := func(r *record) bool { return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) }
+			old := func(r *record) bool {
+				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !dead[place{lane: l.ref, seq: r.Sequence}]
+			}
 			prefix := l.cut(old, limit-len(gone)-emptied)
 			gone = append(gone, prefix...)
 			emptied += d.emptyOld(l, old, limit-len(gone)-emptied)

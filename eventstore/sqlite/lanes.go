@@ -102,6 +102,7 @@ func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, e
 		WHERE l.stream_version IS NULL AND l.held = 0 AND l.time < ?
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
 			WHERE s.category = n.category AND l.sequence > coalesce(p.sequence, 0))
+		AND NOT EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 		ORDER BY l.time LIMIT ?`, []any{millis(before), limit}, func(rows *sql.Rows) error {
 		var r oldRecord
 		err := rows.Scan(&r.position, &r.lane, &r.sequence, &r.void)
@@ -124,8 +125,9 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 		return 0, 0, err
 	}
 	end := first + event.Sequence(limit)
-	if _, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = ? AND sequence < ?
-		AND (stream_version IS NOT NULL OR sequence > ? OR time >= ?) ORDER BY sequence LIMIT 1`,
+	if _, err := c.get(`SELECT sequence FROM keyhold_log l WHERE lane = ? AND sequence < ?
+		AND (stream_version IS NOT NULL OR sequence > ? OR time >= ?
+			OR EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)) ORDER BY sequence LIMIT 1`,
 		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {
 		return 0, first, err
 	}

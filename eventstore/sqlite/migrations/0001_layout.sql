@@ -129,6 +129,7 @@ CREATE TABLE keyhold_dead (
   time       INTEGER NOT NULL,
   PRIMARY KEY (name, lane, sequence)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX keyhold_dead_record ON keyhold_dead (lane, sequence); -- which records a purge keeps
 
 -- What the application declared. Lists that nothing is searched by are JSON.
 CREATE TABLE keyhold_categories (
