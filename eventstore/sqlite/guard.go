@@ -48,6 +48,8 @@ type guarded struct {
 	begin    driver.Stmt
 	patience time.Duration
 
+	prepared map[*prepared]struct{} // statements that are open
+
 	visit   bool  // the application has the connection
 	gone    bool  // the transaction ended during this visit
 	refused error // why the authorizer last said no
@@ -62,12 +64,56 @@ func guard(c driver.Conn, patience time.Duration) (*guarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guarded{driverConn: inner, begin: begin, patience: patience}
+	g := &guarded{driverConn: inner, begin: begin, patience: patience, prepared: make(map[*prepared]struct{})}
 	return g, inner.RegisterAuthorizer(g.authorize)
 }
 
-// Close closes the connection.
-func (g *guarded) Close() error { return errors.Join(g.begin.Close(), g.driverConn.Close()) }
+// Close closes the connection, and first the statements that are open on it: database/sql does not, where they were prepared on
+// a sql.Conn, and may close the connection on its own account, after an error. To close one later would touch what is gone.
+func (g *guarded) Close() error {
+	var errs []error
+	for s := range g.prepared {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, g.begin.Close(), g.driverConn.Close())...)
+}
+
+// PrepareContext prepares a statement of Keyhold's own.
+func (g *guarded) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	inner, err := g.driverConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := inner.(driverStmt)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks what the writer needs", inner), inner.Close())
+	}
+	p := &prepared{driverStmt: s, on: g}
+	g.prepared[p] = struct{}{}
+	return p, nil
+}
+
+// driverStmt is what a statement of the driver can do.
+type driverStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// prepared is a statement that is closed once, and not after its connection.
+type prepared struct {
+	driverStmt
+	on *guarded
+}
+
+// Close closes the statement. It may have gone with its connection.
+func (p *prepared) Close() error {
+	if _, open := p.on.prepared[p]; !open {
+		return nil
+	}
+	delete(p.on.prepared, p)
+	return p.driverStmt.Close()
+}
 
 // BeginTx begins a visit.
 func (g *guarded) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
