@@ -61,7 +61,7 @@ func openReaders(path string, size int) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(alone{connector})
 	db.SetMaxOpenConns(size)
 	db.SetMaxIdleConns(size)
 	return db, nil
@@ -83,6 +83,32 @@ func (d dialer) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return g, nil
+}
+
+// alone makes connections that cannot reach another database: one that is attached could be written, this one by its other
+// name included.
+type alone struct{ driver.Connector }
+
+func (a alone) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := a.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := c.(sqlite.AuthorizerRegisterer)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks what a reader needs", c), c.Close())
+	}
+	if err := r.RegisterAuthorizer(stayAlone); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func stayAlone(action sqlite.AuthorizerActionCode, _, _, _, _ string) sqlite.AuthorizerReturnCode {
+	if action == sqlite.AuthAttach || action == sqlite.AuthDetach {
+		return sqlite.AuthorizerDeny
+	}
+	return sqlite.AuthorizerOK
 }
 
 // coded is an error with a result code of SQLite: in production a *sqlite.Error.

@@ -24,7 +24,8 @@ type Config struct {
 	// Path-shm, and Keyhold Path.lock.
 	Path string
 	// Setup runs at each Start, after Keyhold's own migrations, in a transaction of its own: the place to create or change
-	// the tables of the application. What a unit of work may not do, it may not do either ([ErrNotAllowed]). May be nil.
+	// the tables of the application. What a unit of work may not do, it may not do either ([ErrNotAllowed]). A panic in it is an
+	// error of Start. May be nil.
 	Setup func(ctx context.Context, db eventstore.SQL) error
 	// Readers is how many connections read at once, for Keyhold and again for [Store.Reader]; 0 is the larger of 4 and the
 	// number of processors.
@@ -212,7 +213,8 @@ func (o *opened) closeDatabase() error {
 	return errors.Join(errs...)
 }
 
-// Reader is a pool of connections for the application's own queries outside a unit of work. They cannot write. Keep
+// Reader is a pool of connections for the application's own queries outside a unit of work. They cannot write, nor ATTACH
+// another file, nor VACUUM INTO one. Keep
 // transactions and open rows short: while one lasts, the write-ahead log of the database only grows. It is nil while the store is not
 // started, and closed by Stop; do not close it.
 func (s *Store) Reader() *sql.DB {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,14 @@ func TestReadersCannotWrite(t *testing.T) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	for _, query := range []string{
+		`ATTACH '` + dsn(b.path, url.Values{"mode": {"rw"}}) + `' AS w`, `ATTACH '` + other + `' AS w`, `VACUUM INTO '` + other + `'`,
+	} {
+		if _, err := b.store.Reader().ExecContext(t.Context(), query); err == nil || !(strings.Contains(err.Error(), "not authorized") || strings.Contains(err.Error(), "denied")) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
 }
 
 func TestSetupThatFailsFailsTheStartAndLeavesNothing(t *testing.T) {
@@ -127,6 +136,15 @@ func TestSetupThatFailsFailsTheStartAndLeavesNothing(t *testing.T) {
 		if _, err := s.Start(t.Context(), eventstore.StartOptions{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	panics := New(Config{Path: path, Setup: func(ctx context.Context, db eventstore.SQL) error {
+		if err := createShipments(ctx, db); err != nil {
+			return err
+		}
+		panic("no such luck")
+	}})
+	if _, err := panics.Start(t.Context(), eventstore.StartOptions{}); err == nil || !strings.Contains(err.Error(), "panic: no such luck") {
+		t.Errorf("a panic: %v", err)
 	}
 	s := Open(path)
 	if _, err := s.Start(t.Context(), eventstore.StartOptions{}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -46,7 +47,7 @@ func (w *writer) setup(ctx context.Context, f func(context.Context, eventstore.S
 	}
 	tx, err := w.conn.BeginTx(context.Background(), nil)
 	if err == nil {
-		if err = f(ctx, door{tx}); err == nil {
+		if err = caught(ctx, door{tx}, f); err == nil {
 			err = tx.Commit()
 		} else {
 			err = errors.Join(err, tx.Rollback())
@@ -60,6 +61,16 @@ func (w *writer) setup(ctx context.Context, f func(context.Context, eventstore.S
 		return fmt.Errorf("setup of store %s: %w", w.path, err)
 	}
 	return nil
+}
+
+// caught makes an error of a panic: a start that fails must give the ownership up, and close what it opened.
+func caught(ctx context.Context, db door, f func(context.Context, eventstore.SQL) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f(ctx, db)
 }
 
 // errRolledBack: the application changed its mind. It is the answer to a rollback, not an error to anybody.
