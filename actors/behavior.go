@@ -159,7 +159,13 @@ func (u *unit) restore() error {
 	})
 }
 
-func (u *unit) decode(e *event.Envelope) (any, error) {
+// decode runs code of the application: the UnmarshalJSON of its types.
+func (u *unit) decode(e *event.Envelope) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			v, err = nil, fmt.Errorf("decode %q: %w", e.Type, newPanicError(p))
+		}
+	}()
 	return u.run.rt.cfg.Codec.Decode(codec.Encoded{Type: e.Type, Version: e.Version, Encoding: e.Encoding, Data: e.Data})
 }
 

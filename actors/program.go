@@ -52,8 +52,8 @@ type state interface {
 	reset(id string)
 	restore(types *codec.Registry, s *eventstore.Snapshot) error
 	capture(types *codec.Registry) (codec.Encoded, error)
-	shares() bool // its copies share memory, so a case could have changed it
-	folds(t reflect.Type) bool
+	shares() bool                           // its copies share memory, so a case could have changed it
+	folds(t reflect.Type) (ok, shared bool) // shared: copies of a T share memory
 	fold(e any) error
 	activate(ctx context.Context, id string) error
 	passivate(ctx context.Context, id string)

@@ -23,6 +23,7 @@ func (e Entity[S]) compile() *program {
 		commands: newCases(e.Commands, e.Modes, func(c CommandCase[S]) reflect.Type { return c.in }),
 		queries:  map[reflect.Type]QueryCase[S]{},
 		foldings: map[reflect.Type]FoldCase[S]{},
+		sharing:  map[reflect.Type]bool{},
 	}
 	for t, c := range common.commands.base {
 		p.uses[t], p.replies[t] = UseCommand, c.out
@@ -33,6 +34,7 @@ func (e Entity[S]) compile() *program {
 	}
 	for _, f := range e.Fold {
 		common.foldings[f.in] = f
+		common.sharing[f.in] = sharesMemory(f.in)
 	}
 	p.newState = func() state { return &entityState[S]{entityCases: common} }
 	return p
@@ -54,6 +56,7 @@ type entityCases[S any] struct {
 	commands *cases[CommandCase[S]]
 	queries  map[reflect.Type]QueryCase[S]
 	foldings map[reflect.Type]FoldCase[S]
+	sharing  map[reflect.Type]bool // of foldings: those whose copies share memory
 }
 
 // entityState is one S.
@@ -72,9 +75,9 @@ func (e *entityState[S]) reset(id string) {
 
 func (e *entityState[S]) shares() bool { return e.shared }
 
-func (e *entityState[S]) folds(t reflect.Type) bool {
-	_, ok := e.foldings[t]
-	return ok
+func (e *entityState[S]) folds(t reflect.Type) (ok, shared bool) {
+	_, ok = e.foldings[t]
+	return ok, e.sharing[t]
 }
 
 func (e *entityState[S]) fold(v any) error {

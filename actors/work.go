@@ -73,7 +73,11 @@ func (a *attempt) emit(v any) {
 	if w, ok := v.(interface{ Unwrapped() any }); ok {
 		plain = w.Unwrapped()
 	}
-	if a.state != nil && !a.state.folds(structType(plain)) {
+	ok, shared := true, false
+	if a.state != nil {
+		ok, shared = a.state.folds(structType(plain))
+	}
+	if !ok {
 		a.fail(Poison(fmt.Errorf("emit %T: it has no case in Fold: add OnEvent(func(s, e %[1]T)), every event of an entity is folded", plain)))
 		return
 	}
@@ -81,6 +85,13 @@ func (a *attempt) emit(v any) {
 	if err != nil {
 		a.fail(err)
 		return
+	}
+	if a.state != nil && (shared || reflect.TypeOf(plain).Kind() == reflect.Pointer) {
+		// The behavior may go on to change what it emitted: what is folded is what is stored.
+		if plain, err = a.of.decode(&e); err != nil {
+			a.fail(Poison(fmt.Errorf("emit: what is stored could not be read again: %w", err)))
+			return
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
