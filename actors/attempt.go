@@ -230,6 +230,9 @@ func (a *attempt) waits(u event.Unit) bool {
 // something wrong.
 func (a *attempt) run(call func() error) (own bool, err error) {
 	panicked, err := guard(call)
+	if mute := unspeakable(err); mute != nil {
+		panicked, err = true, mute
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.over = true
@@ -254,7 +257,25 @@ func (a *attempt) finish() {
 
 // commit makes changes durable together with what was done through SQL.
 func (a *attempt) commit(c eventstore.Changes) (eventstore.Committed, error) {
-	return a.transaction().Commit(a, c)
+	done, err := a.transaction().Commit(a, c)
+	if errors.Is(err, eventstore.ErrUnknownCommit) {
+		a.mayHaveGrown(&c)
+	}
+	return done, err
+}
+
+// mayHaveGrown has the transport look at the lanes that a commit added to, if it happened: one wake too many is harmless, one
+// too few leaves an event lying.
+func (a *attempt) mayHaveGrown(c *eventstore.Changes) {
+	var tails []event.Tail
+	for _, g := range c.AppendGrowth(nil) {
+		tails = append(tails, event.Tail{Lane: g.Lane})
+	}
+	if a.of == nil {
+		a.rt.tell(a.values, tails)
+	} else {
+		a.of.tell(tails)
+	}
 }
 
 // begunSQL reports whether the behavior made a statement.
@@ -290,6 +311,17 @@ func (a *attempt) transaction() eventstore.Tx {
 func protect(call func() error) error {
 	_, err := guard(call)
 	return err
+}
+
+// unspeakable is why err cannot be used: its Error panics, as that of a nil pointer that was returned as an error does.
+func unspeakable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return protect(func() error {
+		_ = err.Error()
+		return nil
+	})
 }
 
 func guard(call func() error) (panicked bool, err error) {

@@ -71,7 +71,7 @@ func (u *unit) refused(a *attempt, err error) result {
 		outcome: outcomeOf(err), err: err,
 		unknown: errors.Is(err, eventstore.ErrUnknownCommit), conflict: errors.Is(err, eventstore.ErrVersionConflict),
 	}
-	if r.outcome == partitions.Failed && !a.begunSQL() && !r.conflict {
+	if r.outcome == partitions.Failed && (!a.begunSQL() || errors.Is(err, eventstore.ErrTrouble)) && !r.conflict {
 		r.outcome = partitions.Unknown // the database's own trouble: not to be held against the event
 	}
 	return r
@@ -120,10 +120,14 @@ func isEmpty(c *eventstore.Changes) bool {
 }
 
 // failedOutcome tells the machine how an attempt ended that had nothing to commit. What lies beneath the behavior, such as a
-// store that was closed, is no event's fault. An ask that met with the like is: it is the behavior's own affair.
+// store that was closed or a disk that is full, is no event's fault. An ask that met with a closed or stale store is: it is the
+// behavior's own affair.
 func failedOutcome(err error) partitions.Outcome {
 	var asked *AskError
 	switch {
+	case errors.Is(err, errNobodys): // an Is that says yes to everything says nothing
+	case errors.Is(err, eventstore.ErrTrouble):
+		return partitions.Unknown
 	case errors.As(err, &asked):
 	case errors.Is(err, eventstore.ErrStale):
 		return partitions.Stale
@@ -132,6 +136,9 @@ func failedOutcome(err error) partitions.Outcome {
 	}
 	return partitions.Failed
 }
+
+// errNobodys is in no error: only one that is everything is this one.
+var errNobodys = errors.New("error of nobody")
 
 // apply runs the behavior with an entry of a stream.
 func (u *unit) apply(e *partitions.Apply) partitions.Input {
@@ -233,10 +240,20 @@ func (u *unit) applyFailed(r result) partitions.Input {
 		done.Class = partitions.Poison
 	case c == rejected:
 		done.Class, done.Reason = partitions.Poison, "rejected"
-	case !marked && giveUp != nil && r.own && !giveUp(r.err):
+	case !marked && giveUp != nil && r.own && !u.worthARetry(r.err):
 		done.Class, done.Reason = partitions.Poison, "not worth a retry"
 	}
 	return done
+}
+
+// worthARetry asks RetryPolicy.If. When that panics the attempt counts like any other.
+func (u *unit) worthARetry(failed error) (again bool) {
+	err := protect(func() error {
+		again = u.prog.desc.Retry.If(failed)
+		return nil
+	})
+	u.panicked(err)
+	return again || err != nil
 }
 
 // tell has the transport carry what a commit added to the lanes. What it cannot deliver now it delivers later.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 func TestActivationAndPassivationComeInPairs(t *testing.T) {
@@ -298,24 +299,44 @@ func TestABehaviorThatEndsItsGoroutineIsTriedAgain(t *testing.T) {
 	})
 }
 
-// An observer runs in the unit's goroutine. Its panic costs that activation, and neither the event nor the process.
-func TestAnObserverThatPanicsEndsNothingForGood(t *testing.T) {
+// An observer's panic costs neither the activation, nor the event, nor the process.
+func TestAnObserverThatPanicsEndsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		b := setup(t, []actors.Definition{ledgers(nothing)}, func(c *actors.Config) {
-			applied := c.Observer.Applied
-			c.Observer.Applied = func(u event.Unit, e *event.Envelope) {
-				if calls++; calls == 1 {
-					panic("observer")
-				}
-				applied(u, e)
+		var made int
+		h := ledgers(func(_ *ledger, c actors.Context, e Deposited) error {
+			switch {
+			case e.Amount == 2 && c.Meta().Attempt == 1:
+				return errors.New("once more")
+			case e.Amount == 3:
+				panic("behavior")
+			case e.Amount == 4:
+				<-c.Done()
 			}
-			c.Observer.Panicked = func(event.Unit, *actors.PanicError) { panic("again") }
+			return nil
 		})
-		b.publish(t, amounts(1, 2)...)
-		if e := b.saw.applied.Wait(t); e.Sequence != 2 {
-			t.Errorf("applied #%d, want the second: the first was committed before it was told", e.Sequence)
+		h.New = func(key string) *ledger { made++; return &ledger{client: key} }
+		h.Timeout = time.Second
+		h.Retry = actors.RetryPolicy{Attempts: 2, Min: time.Millisecond}
+		h.OnPoison = actors.Release
+		b := setup(t, []actors.Definition{h}, soonIdle, func(c *actors.Config) {
+			o := &c.Observer
+			o.Activated = func(event.Unit) { panic("o") }
+			o.Retried = func(event.Unit, *event.Envelope, int, error) { panic("o") }
+			o.Panicked = func(event.Unit, *actors.PanicError) { panic("o") }
+			o.Applied = func(event.Unit, *event.Envelope) { panic("o") }
+			dead := o.DeadLettered
+			o.DeadLettered = func(d eventstore.Dead) { dead(d); panic("o") }
+		})
+		b.publish(t, amounts(1, 5)...)
+		for _, want := range []event.Sequence{3, 4} {
+			if d := b.saw.dead.Wait(t); d.Sequence != want || d.Attempts != 2 {
+				t.Errorf("#%d was set aside after %d attempts, want #%d after 2", d.Sequence, d.Attempts, want)
+			}
+		}
+		b.saw.passivated.Wait(t)
+		if made != 6 { // one, and another after each of the five attempts that failed
+			t.Errorf("%d instances, want 6", made)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -8,7 +9,7 @@ import (
 )
 
 // Observer is told what happens to units, for logs and metrics. Each func may be nil. It is called in the goroutine of the unit,
-// for different units at once, and must not block. Envelopes are not to be changed or kept.
+// for different units at once, and must not block. A panic is logged, and costs nothing else. Envelopes are not to be changed or kept.
 type Observer struct {
 	Activated    func(event.Unit) // a behavior instance was made, or an entity's state read
 	Passivated   func(event.Unit) // it was put away
@@ -26,6 +27,59 @@ type Observer struct {
 	Trouble      func(event.Unit, string, error) // port or store does not answer as hoped; the unit goes on trying
 	// Misused: a context was used after the call it was given to. What was asked of it is lost.
 	Misused func(event.Unit, error)
+}
+
+// guarded gives an observer whose panics are logged and end neither the unit nor the process.
+func (o Observer) guarded(log *slog.Logger) Observer {
+	o.Activated = guarded1(log, o.Activated)
+	o.Passivated = guarded1(log, o.Passivated)
+	o.Applied = guarded2(log, o.Applied)
+	o.Rejected = guarded3(log, o.Rejected)
+	if retried := o.Retried; retried != nil {
+		o.Retried = func(u event.Unit, e *event.Envelope, attempt int, err error) {
+			defer recovered(log)
+			retried(u, e, attempt, err)
+		}
+	}
+	o.Halted = guarded1(log, o.Halted)
+	o.Resumed = guarded1(log, o.Resumed)
+	o.DeadLettered = guarded1(log, o.DeadLettered)
+	o.WaitsForType = guarded2(log, o.WaitsForType)
+	o.CommitFailed = guarded2(log, o.CommitFailed)
+	o.TimerFailed = guarded3(log, o.TimerFailed)
+	o.Panicked = guarded2(log, o.Panicked)
+	o.Overdue = guarded2(log, o.Overdue)
+	o.Trouble = guarded3(log, o.Trouble)
+	o.Misused = guarded2(log, o.Misused)
+	return o
+}
+
+func guarded1[A any](log *slog.Logger, f func(A)) func(A) {
+	if f == nil {
+		return nil
+	}
+	return func(a A) { defer recovered(log); f(a) }
+}
+
+func guarded2[A, B any](log *slog.Logger, f func(A, B)) func(A, B) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B) { defer recovered(log); f(a, b) }
+}
+
+func guarded3[A, B, C any](log *slog.Logger, f func(A, B, C)) func(A, B, C) {
+	if f == nil {
+		return nil
+	}
+	return func(a A, b B, c C) { defer recovered(log); f(a, b, c) }
+}
+
+// recovered is deferred around a call of an observer.
+func recovered(log *slog.Logger) {
+	if v := recover(); v != nil {
+		log.Error("observer panicked", "error", newPanicError(v))
+	}
 }
 
 func observe[T any](f func(T), v T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/keyhold/keyhold/actors/internal/host"
@@ -22,6 +23,9 @@ type running struct {
 	host   *host.System
 	units  *table
 	alarms *alarms
+
+	bequeathed sync.Map // event.Unit -> *bequest
+
 	origin time.Time // of ticks
 
 	ctx    context.Context // of calls of port and store; cancelled when Stop has run out of patience

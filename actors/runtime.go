@@ -99,6 +99,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.Observer = c.Observer.guarded(c.Logger)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -136,13 +137,6 @@ func (c *Config) fault() error {
 
 // stamp is the time of what is emitted now.
 func (r *Runtime) stamp() time.Time { return r.cfg.Now().UTC().Truncate(time.Millisecond) }
-
-// last calls an observer where nothing is left to catch its panic, which would end the process.
-func (r *Runtime) last(tell func()) {
-	if panicked, err := guard(func() error { tell(); return nil }); panicked {
-		r.cfg.Logger.Error("observer panicked", "error", err)
-	}
-}
 
 // misused reports the use of a context whose call is over.
 func (r *Runtime) misused(u event.Unit, err error) {

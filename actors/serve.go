@@ -156,7 +156,11 @@ func (u *unit) keep(k *ask, out any) (*eventstore.Reply, error) {
 	if out == nil {
 		return reply, nil
 	}
-	enc, err := types.Encode(out)
+	var enc codec.Encoded
+	err = protect(func() (err error) {
+		enc, err = types.Encode(out)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("keep the reply to command %q: %w", k.opts.id, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,7 @@ type unit struct {
 	acted   bool              // a person acted, and the unit has not recovered since
 	drained bool
 	entry   *event.Envelope // applied last
+	inside  bool            // an entry is being applied
 
 	behavior
 }
@@ -48,6 +51,9 @@ func newUnit(run *running, prog *program, id event.Unit) *unit {
 	u.alarm.ring = func() { u.post(func(b *inbox) { b.mu.timer = true }) }
 	u.watch.alarm.ring = u.overdue
 	u.behavior.init(prog)
+	if before, ok := run.bequeathed.LoadAndDelete(id); ok {
+		u.inherit(before.(*bequest))
+	}
 	u.ref = run.host.Spawn(u.text, u)
 	return u
 }
@@ -81,18 +87,36 @@ func (u *unit) Receive(any) {
 }
 
 // Failed implements [host.Actor]: something beneath the behaviors panicked, or a behavior ended its goroutine. The unit is
-// beyond use, its event is not passed, and another activation takes over in a while.
+// beyond use, its event is not passed, and another activation takes over in a while. What lies beneath is no event's fault; a
+// behavior that ends its goroutine has failed at its event, so the machine that counts its attempts lives on.
 func (u *unit) Failed(reason any) {
 	err := newPanicError(reason)
-	u.run.rt.last(func() { observe2(u.run.rt.cfg.Observer.Panicked, u.id, err) })
+	observe2(u.run.rt.cfg.Observer.Panicked, u.id, err)
 	if a := u.watch.current.Load(); a != nil {
 		u.end(a)
 		a.rollback()
 		a.finish()
 	}
-	u.abandon(err)
+	again := time.Second
+	if u.inside && reason == host.ErrGoexit {
+		u.run.bequeathed.Store(u.id, &bequest{u.machine, partitions.ApplyDone{Outcome: partitions.Failed, Err: host.ErrGoexit}})
+		again = 0 // the machine knows how long to wait
+	}
+	u.abandon(err) // after that another may take the place
 	u.leave()
-	u.run.later(time.Second, func() { u.run.wake(u.id) })
+	u.run.later(again, func() { u.run.wake(u.id) })
+}
+
+// bequest is what a unit whose goroutine was ended leaves to the next of its id.
+type bequest struct {
+	machine *partitions.Machine
+	answer  partitions.Input // what the machine waits for
+}
+
+// inherit goes on where another unit was ended.
+func (u *unit) inherit(b *bequest) {
+	u.machine, u.answer, u.resting = b.machine, b.answer, false
+	u.inbox.mu.timer = true // nobody else has it yet; the timer that was set is gone
 }
 
 // abandon closes the inbox and answers everybody who waits for the unit.
@@ -205,7 +229,10 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 	case *partitions.Fetch:
 		return u.fetch(e)
 	case *partitions.Apply:
-		return u.apply(e)
+		u.inside = true
+		done := u.apply(e)
+		u.inside = false // not deferred: it stays when the goroutine ends
+		return done
 	case *partitions.Serve:
 		return u.serve(e)
 	case *partitions.WriteHalt:
@@ -263,7 +290,7 @@ func (u *unit) writeHalt(e *partitions.WriteHalt) partitions.Input {
 	f := e.Halt
 	halt := &eventstore.Halt{
 		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, EventType: f.EventType, Attempts: f.Attempts,
-		Reason: f.Reason, Error: f.Error, Since: u.run.rt.stamp(), Generation: e.Generation,
+		Reason: f.Reason, Error: errorText(f.Error), Since: u.run.rt.stamp(), Generation: e.Generation,
 	}
 	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Halt: halt})
 	if err == nil {
@@ -276,13 +303,25 @@ func (u *unit) writeDead(e *partitions.WriteDead) partitions.Input {
 	f := e.Dead
 	dead := eventstore.Dead{
 		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, Type: f.EventType, Attempts: f.Attempts,
-		Reason: f.Reason, Error: f.Error, Time: u.run.rt.stamp(),
+		Reason: f.Reason, Error: errorText(f.Error), Time: u.run.rt.stamp(),
 	}
 	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Dead: []eventstore.Dead{dead}})
 	if err == nil {
 		observe(u.run.rt.cfg.Observer.DeadLettered, dead)
 	}
 	return partitions.WriteDeadDone{Outcome: outcomeOf(err), Err: err}
+}
+
+// maxErrorText is how many bytes are kept of the text of the error that halted a unit or made a dead letter.
+const maxErrorText = 4 << 10
+
+// errorText makes the text of an error fit to be kept: not too long, and valid UTF-8.
+func errorText(s string) string {
+	const more = " ..."
+	if len(s) <= maxErrorText {
+		return strings.ToValidUTF8(s, "?")
+	}
+	return strings.ToValidUTF8(s[:maxErrorText-len(more)], "?") + more
 }
 
 // write commits what no behavior had a part in.
@@ -411,14 +450,28 @@ func (u *unit) unavailable(why error) {
 type watch struct {
 	current atomic.Pointer[attempt]
 	alarm   alarm
-	on      atomic.Bool // the alarm is set
+	mu      struct {
+		sync.Mutex
+		at partitions.Tick // what the alarm is set to; 0 = not set
+	}
 }
 
 // begin notes that a behavior is about to be called.
 func (u *unit) begin(a *attempt) {
 	u.watch.current.Store(a)
-	if a.deadline != 0 && !u.watch.on.Swap(true) {
-		u.run.alarms.set(&u.watch.alarm, u.run.at(a.deadline))
+	if a.deadline != 0 {
+		u.look(a.deadline)
+	}
+}
+
+// look has overdue called at a time, unless it will be called before.
+func (u *unit) look(at partitions.Tick) {
+	w := &u.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.at == 0 || at < w.mu.at {
+		w.mu.at = at
+		u.run.alarms.set(&w.alarm, u.run.at(at))
 	}
 }
 
@@ -434,26 +487,23 @@ const patience = time.Second
 // overdue is called when an attempt may have taken too long. The alarm is set for one attempt and left for those after it,
 // so that most attempts cost the watch nothing: it may find another one, or none.
 func (u *unit) overdue() {
+	u.watch.mu.Lock()
+	u.watch.mu.at = 0
+	u.watch.mu.Unlock()
 	a := u.watch.current.Load()
-	if a == nil {
-		u.watch.on.Store(false)
-		if a = u.watch.current.Load(); a == nil || a.deadline == 0 || u.watch.on.Swap(true) {
-			return
-		}
+	if a == nil || a.deadline == 0 {
+		return
 	}
 	now := u.run.tick()
-	look := func(at partitions.Tick) { u.run.alarms.set(&u.watch.alarm, u.run.at(at)) }
 	switch {
-	case a.deadline == 0:
-		u.watch.on.Store(false)
 	case now < a.deadline:
-		look(a.deadline)
+		u.look(a.deadline)
 	case a.interrupt(ErrTimeout):
-		look(now.Add(patience))
+		u.look(now.Add(patience))
 	default:
-		u.run.rt.last(func() { observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began)) })
+		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
 		a.block() // never undone: until it returns
-		look(now.Add(max(patience, u.prog.desc.Timeout)))
+		u.look(now.Add(max(patience, u.prog.desc.Timeout)))
 	}
 }
 

@@ -102,7 +102,7 @@ func (m *mailbox) invoke(message any, system bool) {
 		reason := recover()
 		ended := reason == nil
 		if ended {
-			reason = errGoexit
+			reason = ErrGoexit
 		}
 		m.invoker.EscalateFailure(reason, message)
 		m.owner.Failed(reason)
@@ -114,7 +114,8 @@ func (m *mailbox) invoke(message any, system bool) {
 	returned = true
 }
 
-var errGoexit = errors.New("the goroutine of the actor was ended: runtime.Goexit, or FailNow of a test, was called in it")
+// ErrGoexit is what [Actor.Failed] gets for an actor whose goroutine was ended.
+var ErrGoexit = errors.New("the goroutine of the actor was ended: runtime.Goexit, or FailNow of a test, was called in it")
 
 func (m *mailbox) dispatch(message any, system bool) {
 	if !system {
