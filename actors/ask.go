@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -22,6 +23,14 @@ type Asker interface {
 //
 // An error is the behavior's own ([*RejectError], for instance) as it returned it, or an [*AskError]. ctx bounds the wait: a
 // command that has not begun when ctx ends is never begun; one that has, goes on. The behavior sees the values of ctx.
+//
+// A behavior asks under its own context. Then an ask that could never be answered is refused at once: with [ErrAskInTx] while a
+// transaction of its own is open, and with [ErrAskCycle] when the entity waits for the behavior that asks, directly or through
+// others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. A circle
+// that leads through other applications is seen only along one chain of asks.
+//
+// With the inline transport, what the command led to is delivered when Ask returns; inside a behavior it is delivered after
+// the behavior, in the order of the commits. See the package inline.
 func Ask[Out any](ctx context.Context, app Asker, to Ref, command any, opts ...AskOption) (Out, error) {
 	var none Out
 	reply, err := app.Ask(ctx, to, command, opts...)
@@ -43,6 +52,16 @@ type askOptions struct {
 	correlationID string
 	tenant        string
 	trace         event.Trace
+	causationID   string // of the behavior that asks
+}
+
+// inherit fills in what was not said with what the behavior that asks knows. It is copied: nothing that is asked keeps hold of
+// the one that asked.
+func (o *askOptions) inherit(cause Meta) {
+	o.causationID = cause.CausationID
+	o.correlationID = cmp.Or(o.correlationID, cause.CorrelationID)
+	o.tenant = cmp.Or(o.tenant, cause.Tenant)
+	o.trace = cmp.Or(o.trace, cause.Trace)
 }
 
 // CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a
@@ -66,7 +85,9 @@ type ask struct {
 	ctx    context.Context
 	in     any
 	opts   askOptions
-	caller *attempt // the behavior that asks, if any
+	caller *attempt // the behavior that waits, if any; may be of another runtime
+	waits  *waits   // where wait is noted
+	wait   *wait    // of a behavior of this runtime; nil for others
 	tell   bool     // nobody waits
 
 	state  atomic.Uint32
@@ -106,8 +127,8 @@ func (p *askPool) put(a *ask) {
 	p.pool.Put(a)
 }
 
-// wait gives the answer; false when ctx ended first, and the ask is still on its way.
-func (a *ask) wait() (answer, bool) {
+// await gives the answer; false when ctx ended first, and the ask is still on its way.
+func (a *ask) await() (answer, bool) {
 	select {
 	case got := <-a.answer:
 		return got, true
@@ -133,6 +154,14 @@ func (a *ask) deliver(got answer) bool {
 	if !a.state.CompareAndSwap(askBegun, askAnswered) && !a.state.CompareAndSwap(askWaiting, askAnswered) {
 		return false
 	}
+	a.forgetWait()
 	a.answer <- got
 	return true
+}
+
+// forgetWait notes that nobody waits for this ask any more.
+func (a *ask) forgetWait() {
+	if a.wait != nil {
+		a.waits.remove(a.wait)
+	}
 }

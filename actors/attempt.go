@@ -25,6 +25,7 @@ type attempt struct {
 	deadline   partitions.Tick      // 0 = none, or that of values in Do
 	snapshot   *eventstore.Snapshot // to go with events, if there are any
 
+	reads  bool            // there is nothing to write with
 	values context.Context // whose values are seen: of the ask, of Drive, or of Do
 	caller *attempt        // the behavior that asked, if any
 
@@ -89,6 +90,17 @@ func attemptOf(ctx context.Context) *attempt {
 		return nil
 	}
 	return a
+}
+
+// outside gives the context that the outermost behavior around ctx was called with, ctx itself outside of any.
+func outside(ctx context.Context) context.Context {
+	for {
+		a, ok := ctx.Value(attemptKey{}).(*attempt)
+		if !ok {
+			return ctx
+		}
+		ctx = a.values
+	}
 }
 
 // The four methods of context.Context. A context of the standard library is only made when somebody waits for this one, or
@@ -215,11 +227,30 @@ func (a *attempt) fence() Fence {
 	return f
 }
 
-// waits reports whether u waits for this attempt, directly or through those who asked.
-func (a *attempt) waits(u event.Unit) bool {
+// unitIn gives the nearest behavior of a runtime that waits for this attempt, or is it; nil for none.
+func (a *attempt) unitIn(r *Runtime) *attempt {
+	for a != nil && (a.of == nil || a.rt != r) {
+		a = a.caller
+	}
+	return a
+}
+
+// isOver reports whether the call has returned.
+func (a *attempt) isOver() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.over
+}
+
+// inSQL reports whether a statement was made here, or, in a Do, in what it is inside of: a transaction that is open until this one
+// is through.
+func (a *attempt) inSQL() bool {
 	for ; a != nil; a = a.caller {
-		if a.unit() == u {
+		if a.begunSQL() {
 			return true
+		}
+		if a.of != nil {
+			return false
 		}
 	}
 	return false

@@ -82,6 +82,7 @@ func (u *unit) awaken(g event.Generation) error {
 		return err
 	}
 	a := u.attempt(g, u.context())
+	a.reads = true
 	defer a.finish()
 	_, err := u.call(a, func() error { return u.state.activate(Query{a}, u.id.Key) })
 	return err
@@ -206,6 +207,7 @@ func (u *unit) passivate() {
 		return
 	}
 	a := u.attempt(0, u.context())
+	a.reads = true
 	_, _ = u.call(a, func() error {
 		if u.prog.entity() {
 			u.state.passivate(Query{a}, u.id.Key)

@@ -25,6 +25,8 @@ var (
 	ErrAskInTx = errors.New("ask inside one's own open transaction: ask before the first statement on Tx, or Send")
 	// ErrAskCycle: an ask of a unit that is itself waiting, at some remove, for the answer.
 	ErrAskCycle = errors.New("the asked entity is waiting for this very call: use Send, or ask from outside")
+	// ErrReadOnly: a command was sent in a query, or in an entity's OnActivate or OnPassivate, which commit nothing.
+	ErrReadOnly = errors.New("a query only reads, as OnActivate and OnPassivate of an entity do: send from a command, a handler, or outside")
 	// ErrUnknownEntity: no entity of this kind is registered here.
 	ErrUnknownEntity = errors.New("no such kind of entity")
 	// ErrUnknownCommand: the entity has no case for this type, in its present mode.

@@ -30,6 +30,10 @@ func (leased) Fetch(context.Context, partitions.Held, []event.Position, int) (pa
 	return partitions.Fetched{Drained: true}, nil
 }
 
+func (leased) Advance(context.Context, partitions.Held, []event.Position, int) (partitions.Fetched, error) {
+	return partitions.Fetched{Drained: true}, nil
+}
+
 func (leased) Release(context.Context, partitions.Held, bool) error { return nil }
 
 type (

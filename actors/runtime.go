@@ -54,6 +54,7 @@ type Runtime struct {
 	cfg      Config
 	programs map[string]*program
 	asks     askPool
+	waits    waits
 
 	mu struct {
 		sync.Mutex
@@ -195,7 +196,7 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 		o(&k.opts)
 	}
 	caller := k.caller
-	if err := r.enqueue(to, k); err != nil {
+	if err := r.enqueueWait(to, k); err != nil {
 		r.asks.put(k)
 		return nil, askError(to, command, &AskError{Err: err})
 	}
@@ -203,8 +204,10 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 		caller.block()
 		defer caller.unblock()
 	}
-	got, ok := k.wait()
-	if ok {
+	got, ok := k.await()
+	if !ok {
+		k.forgetWait()
+	} else {
 		r.asks.put(k)
 		r.tell(ctx, got.tails)
 	}
@@ -221,10 +224,16 @@ func askError(to Ref, command any, err error) error {
 
 // Tell has an entity decide a command some time soon, and does not wait for it: best effort, lost with the process. An error says
 // that it was not even taken, such as [ErrMailboxFull].
+//
+// What a behavior tells inherits its correlation, tenant and trace. It sees the values of the context that the behavior was
+// called with, not those which the behavior added: it does not keep the behavior that told it, however many tell one another.
 func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOption) error {
-	k := &ask{ctx: context.WithoutCancel(ctx), in: command, caller: attemptOf(ctx), tell: true}
+	k := &ask{ctx: outside(ctx), in: command, tell: true} // its end does not matter
 	for _, o := range opts {
 		o(&k.opts)
+	}
+	if caller := attemptOf(ctx); caller != nil {
+		k.opts.inherit(caller.cause())
 	}
 	if err := r.enqueue(to, k); err != nil {
 		return askError(to, command, &AskError{Err: err})
@@ -232,24 +241,43 @@ func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOpti
 	return nil
 }
 
+// enqueueWait is enqueue for an ask whose answer is waited for. It is refused where it could never come.
+func (r *Runtime) enqueueWait(to Ref, k *ask) error {
+	if k.caller == nil {
+		return r.enqueue(to, k)
+	}
+	id := event.Unit{Name: to.Kind, Key: to.ID}
+	if k.caller.inSQL() {
+		return ErrAskInTx
+	}
+	k.opts.inherit(k.caller.cause())
+	if by := k.caller.unitIn(r); by != nil {
+		noted, ok := r.waits.add(by, id)
+		if !ok {
+			return ErrAskCycle
+		}
+		k.waits, k.wait = &r.waits, noted
+	}
+	err := r.enqueue(to, k)
+	if err != nil {
+		k.forgetWait()
+	}
+	return err
+}
+
 // enqueue puts an ask into the mailbox of its entity.
 func (r *Runtime) enqueue(to Ref, k *ask) error {
 	id := event.Unit{Name: to.Kind, Key: to.ID}
 	run := r.running.Load()
 	switch {
-	case k.ctx.Err() != nil:
+	case k.ctx.Err() != nil && !k.tell:
 		return context.Cause(k.ctx)
 	case run == nil:
 		return ErrStopping
 	}
 	p, err := r.addressee(to, k.in)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case k.caller != nil && !k.tell && k.caller.begunSQL():
-		return ErrAskInTx
-	case k.caller != nil && !k.tell && k.caller.waits(id):
-		return ErrAskCycle
 	}
 	limit := p.mailbox
 	if limit == 0 {
@@ -258,10 +286,11 @@ func (r *Runtime) enqueue(to Ref, k *ask) error {
 	return run.enqueue(id, k, limit)
 }
 
-// Send has an entity decide a command later, durably. On the context of a behavior or of [Runtime.Do] it is part of
-// that unit of work; else it is committed when Send returns.
+// Send has an entity decide a command later, durably. On the context of a behavior of this runtime, or of its [Runtime.Do], it
+// is part of that unit of work; else, also on the context of another runtime's, it is committed when Send returns. A query, and an
+// entity's OnActivate and OnPassivate, have nothing to commit: they get [ErrReadOnly].
 func (r *Runtime) Send(ctx context.Context, to Ref, command any) error {
-	if a := attemptOf(ctx); a != nil {
+	if a := attemptOf(ctx); a != nil && a.rt == r {
 		return a.send(to, command)
 	}
 	return r.Do(ctx, func(u UnitOfWork) error {
@@ -296,10 +325,10 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 }
 
 // Do runs f in a unit of work of its own, which commits when f returns nil. It is fenced with the process alone, and ends when
-// ctx does. On the context of a behavior it inherits its correlation, and is refused while that one's own transaction is open.
+// ctx does. On the context of a behavior it inherits its correlation, and gives [ErrAskInTx] while that one's own transaction is open.
 func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	caller := attemptOf(ctx)
-	if caller != nil && caller.begunSQL() {
+	if caller != nil && caller.inSQL() {
 		return fmt.Errorf("do: %w", ErrAskInTx)
 	}
 	a := &attempt{rt: r, meta: &noMeta, values: ctx, caller: caller}

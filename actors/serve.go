@@ -68,6 +68,7 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 		return nil, result{outcome: failedOutcome(err), err: err}
 	}
 	a := u.attemptFor(k, g)
+	a.reads = true
 	r.own, r.err = u.call(a, func() (err error) {
 		out, err = u.state.answer(Query{a}, k.in)
 		return err
@@ -197,18 +198,12 @@ func (u *unit) kept(k *ask) (out any, is bool, err error) {
 func (u *unit) attemptFor(k *ask, g event.Generation) *attempt {
 	a := u.attempt(g, k.ctx)
 	a.caller = k.caller
-	var cause Meta
-	switch {
-	case k.caller != nil:
-		cause = k.caller.cause()
-	case k.opts == askOptions{}:
+	if k.opts == (askOptions{}) {
 		return a
 	}
 	a.meta = &Meta{
-		ID: k.opts.id, CausationID: cause.CausationID, Attempt: 1,
-		CorrelationID: cmp.Or(k.opts.correlationID, cause.CorrelationID, k.opts.id),
-		Tenant:        cmp.Or(k.opts.tenant, cause.Tenant),
-		Trace:         cmp.Or(k.opts.trace, cause.Trace),
+		ID: k.opts.id, CausationID: k.opts.causationID, CorrelationID: cmp.Or(k.opts.correlationID, k.opts.id),
+		Tenant: k.opts.tenant, Trace: k.opts.trace, Attempt: 1,
 	}
 	return a
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -40,9 +41,14 @@ func (l lazySQL) QueryRowContext(ctx context.Context, query string, args ...any)
 // begin gives the transaction. One that cannot be had fails the unit of work. The transaction ends with the behavior's context, not
 // with that of the statement which happened to be the first.
 func (a *attempt) begin() (eventstore.SQL, error) {
+	if a.of == nil && a.caller != nil && a.caller.inSQL() {
+		err := fmt.Errorf("begin inside of another unit of work: %w", ErrAskInTx)
+		a.fail(err)
+		return nil, err
+	}
 	a.mu.Lock()
 	over := a.mu.over
-	a.mu.begun = !over
+	a.mu.begun = a.mu.begun || !over
 	a.mu.Unlock()
 	if over {
 		return nil, ErrOver

@@ -10,7 +10,7 @@ import (
 // nobody gets another one before it ends.
 func TxOpen(ctx context.Context) bool {
 	a := attemptOf(ctx)
-	return a != nil && a.begunSQL()
+	return a != nil && a.inSQL()
 }
 
 // IsTx reports whether db was given by the Tx of a [UnitOfWork].

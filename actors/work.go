@@ -111,6 +111,9 @@ func (a *attempt) send(to Ref, command any) error {
 		return ErrOver
 	}
 	e, err := a.rt.commandEnvelope(to, command)
+	if err == nil && a.reads {
+		err = fmt.Errorf("send %T to %s: %w", command, to, ErrReadOnly)
+	}
 	if err != nil {
 		a.fail(err)
 		return err
