@@ -22,6 +22,7 @@ type running struct {
 	port   partitions.Port
 	host   *host.System
 	units  *table
+	calls  calls
 	alarms *alarms
 
 	bequeathed sync.Map // event.Unit -> *bequest
@@ -41,8 +42,11 @@ func (r *Runtime) Start(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running.Load() != nil || r.mu.stopping != nil {
-		return fmt.Errorf("start: %w, or its Stop is not through", lifecycle.ErrStarted)
+	if r.running.Load() != nil {
+		return fmt.Errorf("start: %w", lifecycle.ErrStarted)
+	}
+	if r.mu.stopping != nil {
+		return fmt.Errorf("start: %w, and its Stop is not through: still inside are %v", lifecycle.ErrStarted, r.mu.stopping.inside())
 	}
 	run := &running{
 		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),
@@ -107,85 +111,6 @@ func (r *running) unit(id event.Unit) *unit {
 		return nil
 	}
 	return r.units.get(id, func() *unit { return newUnit(r, p, id) })
-}
-
-// stopping is a Stop that is not through.
-type stopping struct{ run *running }
-
-// grace is how long Stop waits for behaviors to notice that their contexts have ended.
-const grace = time.Second
-
-// Stop takes no more work, lets the behaviors in hand finish and puts every unit away. When ctx ends first, it cancels
-// the contexts of the behaviors still inside, and waits a second at most for them to return; the error is a [*StopError] then. Asks
-// that wait get [ErrStopping]. Stop is idempotent. After a StopError that names stuck units it may be called again to wait on.
-func (r *Runtime) Stop(ctx context.Context) error {
-	s := r.beginStop()
-	if s == nil {
-		return nil
-	}
-	for _, u := range s.run.units.all() {
-		u.post(func(b *inbox) { b.mu.drain = true })
-	}
-	var failed *StopError
-	if s.run.units.wait(ctx) != nil {
-		failed = s.hurry(context.WithoutCancel(ctx), context.Cause(ctx))
-	}
-	return r.endStop(context.WithoutCancel(ctx), s, failed)
-}
-
-func (r *Runtime) beginStop() *stopping {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if run := r.running.Load(); run != nil {
-		r.mu.stopping = &stopping{run: run}
-		r.running.Store(nil)
-		run.units.close()
-	}
-	return r.mu.stopping
-}
-
-// hurry cancels what is still going on, and gives up on what does not return even so.
-func (s *stopping) hurry(ctx context.Context, why error) *StopError {
-	var failed StopError
-	s.run.cancel(errStopped)
-	for _, u := range s.run.units.all() {
-		failed.Interrupted = append(failed.Interrupted, u.id)
-		u.post(func(b *inbox) { b.mu.drain, b.mu.cancel = true, true })
-		if a := u.watch.current.Load(); a != nil && a.interrupt(errStopped) {
-			a.block() // its slot is for those that can still be put away
-		}
-	}
-	ctx, done := context.WithTimeout(ctx, grace)
-	defer done()
-	if s.run.units.wait(ctx) != nil {
-		for _, u := range s.run.units.all() {
-			failed.Stuck = append(failed.Stuck, u.id)
-			u.refuse(ErrStopping, true)
-			u.settle(func(*drive) bool { return true }, ErrStopping)
-		}
-	}
-	failed.Err = why
-	return &failed
-}
-
-// endStop closes down what units need, unless some are stuck: they will still want it when they return.
-func (r *Runtime) endStop(ctx context.Context, s *stopping, failed *StopError) error {
-	if failed != nil && len(failed.Stuck) > 0 {
-		return failed
-	}
-	s.run.cancel(errStopped)
-	if err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx)); err != nil {
-		return fmt.Errorf("stop: %w", err)
-	}
-	r.mu.Lock()
-	if r.mu.stopping == s {
-		r.mu.stopping = nil
-	}
-	r.mu.Unlock()
-	if failed != nil {
-		return failed
-	}
-	return nil
 }
 
 // link makes a program ready for a runtime: it needs the names of its types.

@@ -315,6 +315,9 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 		return fail(ErrUnknownCommand)
 	}
 	enc, err := r.cfg.Codec.Encode(command)
+	if err == nil {
+		err = event.CheckData(enc.Type, enc.Data)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -325,7 +328,7 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 }
 
 // Do runs f in a unit of work of its own, which commits when f returns nil. It is fenced with the process alone, and ends when
-// ctx does. On the context of a behavior it inherits its correlation, and gives [ErrAskInTx] while that one's own transaction is open.
+// ctx does, or a Stop has run out of patience. On the context of a behavior it inherits its correlation, and gives [ErrAskInTx] while that one's own transaction is open.
 func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	caller := attemptOf(ctx)
 	if caller != nil && caller.inSQL() {
@@ -338,6 +341,13 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	}
 	a.useLocked(ctx) // nobody else has it yet
 	defer a.finish()
+	if caller == nil || caller.rt != r {
+		run := r.running.Load()
+		if run == nil || !run.calls.enter(a) {
+			return fmt.Errorf("do: %w", ErrStopping)
+		}
+		defer run.calls.leave(a)
+	}
 	if _, err := a.run(func() error { return f(UnitOfWork{a}) }); err != nil {
 		a.rollback()
 		return err
