@@ -29,27 +29,12 @@ type App struct {
 
 	mu struct {
 		sync.Mutex
-		state    state
 		declared declared
 		faults   []error
-		running  *running // nil unless started
+		running  *running   // nil unless started
+		rest     *running   // what a Stop, or a Start that failed, has left to stop; nil when nothing is
+		turn     *operation // the Start or Stop that is under way, nil when none is
 	}
-}
-
-type state uint8
-
-const (
-	stopped state = iota
-	starting
-	started
-	stopping
-)
-
-// running is what exists between a Start and its Stop. It is immutable.
-type running struct {
-	runtime *actors.Runtime
-	router  *router
-	names   []string // of handlers and entity kinds, in order
 }
 
 // New makes an application. It does no I/O and starts nothing; what is wrong with cfg is reported by [App.Start], together with
@@ -61,7 +46,7 @@ func New(cfg Config) *App { return &App{cfg: cfg.withDefaults()} }
 func (a *App) Register(declarations ...Declaration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.mu.state != stopped {
+	if a.mu.running != nil || a.mu.rest != nil || a.mu.turn != nil {
 		err := errors.New("register: the application was started already: register everything before Start")
 		a.cfg.Logger.Error("what was registered after Start does not run, and the next Start will be refused", "error", err)
 		a.mu.faults = append(a.mu.faults, err)
@@ -87,35 +72,40 @@ type bound interface {
 
 // Start checks the configuration and all declarations, opens the store, compares the declarations with what the store knows, and
 // begins to work. It touches no signal and no global. ctx bounds Start alone. After an error nothing is left
-// running; the error names every fault at once.
+// running, unless the error says so; it names every fault at once. It is refused while behaviors of an earlier start are still
+// inside: no unit is entered twice at once.
 func (a *App) Start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	op := &operation{cancel: cancel, done: make(chan struct{})}
 	a.mu.Lock()
-	in, faults := a.mu.declared, errors.Join(a.mu.faults...)
-	if a.mu.state != stopped {
+	if a.mu.turn != nil || a.mu.running != nil {
 		a.mu.Unlock()
-		return errors.New("start: the application is started already, or stopping")
+		return fmt.Errorf("%s: the application is started already, or stopping", a.about("start"))
 	}
-	a.mu.state = starting
+	a.mu.turn = op
+	in, faults, rest := a.mu.declared, errors.Join(a.mu.faults...), a.mu.rest
 	a.mu.Unlock()
 
-	r, err := a.start(ctx, in, faults)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil {
-		a.mu.state = stopped
-		return fmt.Errorf("%s: %w", a.about("start"), err)
+	var r *running
+	if rest, err = a.clear(ctx, rest); err == nil {
+		r, rest, err = a.start(ctx, in, faults)
 	}
-	a.mu.state, a.mu.running = started, r
-	return nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", a.about("start"), err)
+	}
+	a.end(op, r, rest, err)
+	return err
 }
 
 // about says what is done to the application, for messages.
 func (a *App) about(what string) string { return strings.TrimSpace(what + " " + a.cfg.Name) }
 
-func (a *App) start(ctx context.Context, in declared, faults error) (_ *running, err error) {
+// start gives what runs or, beside an error, what it began and could not end.
+func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *running, err error) {
 	types, err := codec.NewRegistry(codec.Declarations())
 	if err != nil {
-		return nil, errors.Join(a.cfg.faults(), faults, err)
+		return nil, nil, errors.Join(a.cfg.faults(), faults, err)
 	}
 	caps := ^transport.Capabilities(0) // with no transport, its lack is all there is to say
 	if a.cfg.Transport != nil {
@@ -123,64 +113,57 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_ *running,
 	}
 	p, resolved := resolve(in, types, caps)
 	if err := errors.Join(a.cfg.faults(), faults, resolved); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t, ok := a.cfg.Transport.(bound)
 	if !ok {
-		return nil, fmt.Errorf("transport %q delivers from no store: use local.New() or inline.New()", a.cfg.Transport.Name())
+		return nil, nil, fmt.Errorf("transport %q delivers from no store: use local.New() or inline.New()", a.cfg.Transport.Name())
 	}
-
-	var undo []func(context.Context) error
-	defer func() {
-		if err == nil {
-			return
-		}
-		for i := len(undo) - 1; i >= 0; i-- {
-			err = errors.Join(err, undo[i](context.WithoutCancel(ctx)))
-		}
-	}()
 
 	id, err := a.cfg.Store.Start(ctx, eventstore.StartOptions{
 		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Observe: a.storeNotice,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	undo = append(undo, a.cfg.Store.Stop)
+	r := &running{app: a, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}, names: p.names()}
+	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
+	if err := a.run(ctx, r, in, p, id, t); err != nil {
+		rest, left := a.undo(ctx, r)
+		return nil, rest, errors.Join(err, left)
+	}
+	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
+	return r, nil, nil
+}
 
-	saved, err := a.register(ctx, p, types, id)
+// run starts what works on the store, which is started.
+func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id eventstore.Identity, t bound) error {
+	saved, err := a.register(ctx, p, r.router.types, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
-	router := &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}
 	runtime, err := actors.NewRuntime(actors.Config{
-		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: types, Keys: a.cfg.keyRules(), Route: router.Route,
+		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: r.router.types, Keys: a.cfg.keyRules(), Route: r.router.Route,
 		Committed: a.cfg.Transport.Committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
 		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	r.runtime = runtime
 	if err := runtime.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	undo = append(undo, runtime.Stop)
 	if err := a.retention.Start(ctx, a.retain); err != nil {
-		return nil, err
+		return err
 	}
-	undo = append(undo, a.retention.Stop)
 	if err := a.reportHalts(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	err = a.cfg.Transport.Start(ctx, transport.Node{
+	return a.cfg.Transport.Start(ctx, transport.Node{
 		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
 	})
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
-	return &running{runtime: runtime, router: router, names: p.names()}, nil
 }
 
 // register compares the plan with the store's registry and saves it there.
@@ -216,35 +199,6 @@ func (a *App) register(ctx context.Context, p *plan, types *codec.Registry, id e
 		a.cfg.Logger.Warn(warning)
 	}
 	return r.save, nil
-}
-
-// Stop takes no more work, lets behaviors in hand finish, and closes the store. When ctx ends first, their contexts are cancelled;
-// the error then names the units whose behaviors did not return. What was not finished is done after the next start. Stop is
-// idempotent; an application may be started again after it.
-func (a *App) Stop(ctx context.Context) error {
-	a.mu.Lock()
-	r := a.mu.running
-	if a.mu.state != started {
-		a.mu.Unlock()
-		return nil
-	}
-	a.mu.state, a.mu.running = stopping, nil
-	a.mu.Unlock()
-
-	err := errors.Join(
-		a.cfg.Transport.Stop(ctx),
-		r.runtime.Stop(ctx),
-		a.retention.Stop(context.WithoutCancel(ctx)),
-		a.cfg.Store.Stop(context.WithoutCancel(ctx)),
-	)
-	a.mu.Lock()
-	a.mu.state = stopped
-	a.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("%s: %w", a.about("stop"), err)
-	}
-	a.cfg.Logger.Info("stopped", "node", a.cfg.Node)
-	return nil
 }
 
 // Running reports whether the application is started and takes work.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -63,11 +64,13 @@ func Publish(ctx context.Context, app *App, events ...any) error {
 // goroutine at a time and must end with Commit or Rollback; on SQLite nobody else writes until it does.
 type Tx struct {
 	*eventstore.UserTx
-	run *running
+	run     *running
+	grows   []event.LaneRef // by what was published
+	release func()
 }
 
-// BeginTx begins a transaction on the application's store. When ctx ends before Commit, it is rolled back. On the context of a behavior
-// whose own transaction is open it is refused.
+// BeginTx begins a transaction on the application's store. It is rolled back when ctx ends before Commit, or when a Stop runs out of
+// patience with it. On the context of a behavior whose own transaction is open it is refused.
 func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 	r, err := a.live()
 	if err != nil {
@@ -80,16 +83,54 @@ func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 	if actors.TxOpen(ctx) {
 		return nil, fmt.Errorf("begin %s: the unit of work that it is begun in has its own transaction open and would wait for itself: use its Tx()", who)
 	}
-	tx, err := eventstore.BeginUserTx(ctx, a.cfg.Store, who)
+	within, release := r.within(ctx)
+	tx, err := eventstore.BeginUserTx(within, a.cfg.Store, who)
 	if err != nil {
+		release()
 		return nil, err
 	}
-	tx.OnCommit(func(done eventstore.Committed) {
-		if len(done.Tails) > 0 {
-			a.transportFault(a.cfg.Transport.Committed(ctx, done.Tails))
+	tx.OnCommit(func(done eventstore.Committed) { a.committed(ctx, done.Tails) })
+	return &Tx{UserTx: tx, run: r, release: release}, nil
+}
+
+func (a *App) committed(ctx context.Context, tails []event.Tail) {
+	if len(tails) > 0 {
+		a.transportFault(a.cfg.Transport.Committed(ctx, tails))
+	}
+}
+
+// Commit commits the SQL and the events. The transaction is over whatever it returns; after [eventstore.ErrUnknownCommit] it may
+// have happened, and the events are delivered if so.
+func (t *Tx) Commit(ctx context.Context) error {
+	defer t.release()
+	err := t.UserTx.Commit(ctx)
+	if errors.Is(err, eventstore.ErrUnknownCommit) {
+		t.run.app.mayHaveGrown(context.WithoutCancel(ctx), t.grows)
+	}
+	return err
+}
+
+// Rollback ends the transaction without a trace. Calling it after Commit, or twice, is a no-op.
+func (t *Tx) Rollback() error {
+	defer t.release()
+	return t.UserTx.Rollback()
+}
+
+// mayHaveGrown has units look at lanes to which a commit may have added.
+func (a *App) mayHaveGrown(ctx context.Context, lanes []event.LaneRef) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	var tails []event.Tail
+	for _, lane := range lanes {
+		switch last, err := a.cfg.Store.LaneTail(ctx, lane); {
+		case err != nil:
+			a.transportFault(fmt.Errorf("look for the end of %s: %w", lane, err))
+			a.Notify() // looks until it can
+		case last > 0:
+			tails = append(tails, event.Tail{Lane: lane, First: last, Last: last})
 		}
-	})
-	return &Tx{UserTx: tx, run: r}, nil
+	}
+	a.committed(ctx, tails)
 }
 
 // PublishTx puts events into a transaction of your own, begun with [App.BeginTx]: they are committed with it, or not at all. Pass
@@ -109,7 +150,12 @@ func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
 	}
 	all, err := r.router.envelopes(ctx, events)
 	if err == nil && len(all) > 0 {
-		err = own.Stage(eventstore.Changes{Publish: all})
+		c := eventstore.Changes{Publish: all}
+		if err = own.Stage(c); err == nil {
+			for _, growth := range c.AppendGrowth(nil) {
+				own.grows = append(own.grows, growth.Lane)
+			}
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("publish in transaction: %w", err)

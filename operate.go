@@ -2,6 +2,7 @@ package keyhold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,7 +47,8 @@ func (a *App) Halt(ctx context.Context, u Unit) (*Halted, error) {
 }
 
 // LiftHalt ends exactly this halt, named by its Ref, and has its unit go on: the event that halted it is tried again, with all
-// its attempts. A halt that is not there (any more) is an [*eventstore.HaltMovedError]. To lift whatever halt a unit has, use
+// its attempts. A halt that is not there (any more) is an [*eventstore.HaltMovedError]. After
+// an [eventstore.ErrUnknownCommit] it may be lifted, and then the unit goes on. To lift whatever halt a unit has, use
 // [admin.Resume].
 func (a *App) LiftHalt(ctx context.Context, halt eventstore.HaltRef) error {
 	r, err := a.live()
@@ -54,6 +56,14 @@ func (a *App) LiftHalt(ctx context.Context, halt eventstore.HaltRef) error {
 		return err
 	}
 	if _, err := a.cfg.Store.Begin("lift halt").Commit(ctx, eventstore.Changes{LiftHalt: &halt}); err != nil {
+		moved, ok := errors.AsType[*eventstore.HaltMovedError](err)
+		switch {
+		case errors.Is(err, eventstore.ErrUnknownCommit):
+			r.runtime.Resume(halt.Unit)
+			return fmt.Errorf("lift halt of %s: it may be lifted, look whether it is: %w", halt.Unit, err)
+		case ok && moved.Now == nil: // lifted by one who did not get to tell the unit, perhaps
+			r.runtime.Resume(halt.Unit)
+		}
 		return err
 	}
 	a.cfg.Logger.Info("halt lifted: the event is tried again", "unit", halt.Unit, "lane", halt.Lane, "sequence", halt.Sequence)
