@@ -4,7 +4,8 @@
 // # Promises
 //
 // One process has the file at a time, by a lock of the operating system beside it: free the instant its holder dies, kept
-// while it is frozen. Should another process start on the file all the same, each write transaction of the first finds
+// while it is frozen. On Linux the file itself is locked as well, so that neither a hard link nor a deleted lock file lets a second
+// owner in. Should another process start on the file all the same, each write transaction of the first finds
 // out by the start generation ([eventstore.ErrStale]).
 //
 // A commit that returned nil was synced to the disk (write-ahead log, synchronous=FULL).
@@ -27,5 +28,5 @@
 //
 // migrations/ has the layout, with what each table is for. Reading order: store.go (what a start does), tx.go, job.go, writer.go
 // (groups), visit.go (the application's SQL), guard.go (what keeps it inside its unit of work), connection.go, apply.go (what
-// a commit writes), then the role you need. owner.go is the lock, wal.go keeps the write-ahead log short.
+// a commit writes), then the role you need. owner.go and claim_linux.go are the locks, wal.go keeps the write-ahead log short.
 package sqlite

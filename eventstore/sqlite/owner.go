@@ -20,22 +20,30 @@ var errLocked = errors.New("locked")
 const ownerPoll = 100 * time.Millisecond
 
 // owner is the right to write a database: a lock of the operating system on a file beside it, free the instant its holder
-// dies and kept while the holder is frozen. The file tells who the holder is; it is never deleted, since a lock on a
+// dies and kept while the holder is frozen. The file tells who the holder is. It is never deleted, since a lock on a
 // file that has no name any more would keep nobody out.
+//
+// Where the system can, the database itself is locked as well (see claim), for those who come by a hard link or after somebody
+// deleted the lock file all the same.
 type owner struct {
-	file *os.File
+	file  *os.File
+	claim claim
 }
 
 // own takes the ownership of the database at path, for the process of that node. When somebody has it already, it gives
-// [*eventstore.OwnedError], or waits until ctx is done.
+// [*eventstore.OwnedError], or waits until ctx is done. SQLite must not have the database open in this process, and
+// must have closed it before release.
 func own(ctx context.Context, path string, opts eventstore.StartOptions) (*owner, error) {
 	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("own store %s: %w", path, err)
 	}
 	o := &owner{file: file}
-	if err := o.wait(ctx, path, opts); err != nil {
+	if err := o.wait(ctx, path, opts, func() error { return lock(file) }); err != nil {
 		return nil, errors.Join(err, file.Close())
+	}
+	if err := o.wait(ctx, path, opts, func() error { return o.claim.take(path) }); err != nil {
+		return nil, errors.Join(err, o.release())
 	}
 	if err := o.sign(opts.Node); err != nil {
 		return nil, errors.Join(fmt.Errorf("own store %s: %w", path, err), o.release())
@@ -43,8 +51,9 @@ func own(ctx context.Context, path string, opts eventstore.StartOptions) (*owner
 	return o, nil
 }
 
-func (o *owner) wait(ctx context.Context, path string, opts eventstore.StartOptions) error {
-	err := lock(o.file)
+// wait tries to lock, until it is done where opts say so.
+func (o *owner) wait(ctx context.Context, path string, opts eventstore.StartOptions, try func() error) error {
+	err := try()
 	if !errors.Is(err, errLocked) {
 		return err
 	}
@@ -60,7 +69,7 @@ func (o *owner) wait(ctx context.Context, path string, opts eventstore.StartOpti
 	for errors.Is(err, errLocked) {
 		select {
 		case <-ticker.C:
-			err = lock(o.file)
+			err = try()
 		case <-ctx.Done():
 			return fmt.Errorf("wait for owner: %w: %w", context.Cause(ctx), owned)
 		}
@@ -94,5 +103,5 @@ func (o *owner) holder(path string) *eventstore.OwnedError {
 
 // release gives the ownership up.
 func (o *owner) release() error {
-	return errors.Join(o.file.Truncate(0), unlock(o.file), o.file.Close())
+	return errors.Join(o.claim.release(), o.file.Truncate(0), unlock(o.file), o.file.Close())
 }

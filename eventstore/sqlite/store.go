@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -90,8 +91,8 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	return o.identity, nil
 }
 
-// resolve gives the absolute path of the database, after all links: whoever uses the file by another name must meet the
-// same lock.
+// resolve gives the absolute path of the database, after all symbolic links, also where the file is not there yet: whoever
+// uses it by another name must meet the same lock.
 func (c *Config) resolve() (string, error) {
 	if c.Readers < 0 {
 		return "", fmt.Errorf("sqlite: Readers is %d, it cannot be negative", c.Readers)
@@ -108,15 +109,23 @@ func (c *Config) resolve() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sqlite: %w", err)
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		return "", fmt.Errorf("store %s: its directory is not there, create it first: %w", c.Path, err)
+	const most = 40 // links, as in the kernel
+	for range most {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", fmt.Errorf("store %s: its directory is not there, create it first: %w", c.Path, err)
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		target, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link: a file, or nothing yet
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(dir, target)
+		}
+		path = target
 	}
-	path = filepath.Join(dir, filepath.Base(path))
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target, nil
-	}
-	return path, nil
+	return "", fmt.Errorf("store %s: too many symbolic links", c.Path)
 }
 
 // open opens the database that the process owns, up to where work can begin.
