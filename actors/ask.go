@@ -109,6 +109,8 @@ type answer struct {
 	// tails of its commit are told by whoever takes the answer: a transport may deliver in that goroutine, and the entity must
 	// be free to be asked meanwhile.
 	tails []event.Tail
+	// inside: the behavior has not returned. The unit still reads the ask, which must not be used again.
+	inside bool
 }
 
 // askPool keeps asks whose answer was taken. It belongs to one runtime.

@@ -205,9 +205,10 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 		defer caller.unblock()
 	}
 	got, ok := k.await()
-	if !ok {
+	switch {
+	case !ok:
 		k.forgetWait()
-	} else {
+	case !got.inside:
 		r.asks.put(k)
 		r.tell(ctx, got.tails)
 	}

@@ -371,7 +371,7 @@ func (u *unit) refuse(err error, current bool) {
 		k.deliver(answer{err: &AskError{Err: err}})
 	}
 	if begun != nil {
-		begun.deliver(answer{err: &AskError{Err: err, Unknown: true}})
+		begun.deliver(answer{err: &AskError{Err: err, Unknown: true}, inside: true})
 	}
 }
 
