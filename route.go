@@ -65,6 +65,9 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	if err != nil {
 		return event.Envelope{}, fmt.Errorf("emit %T: %w", v, err)
 	}
+	if err := event.CheckData(enc.Type, enc.Data); err != nil {
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T: %w", v, err))
+	}
 	return event.Envelope{
 		Type: enc.Type, Version: enc.Version, Encoding: enc.Encoding, Data: enc.Data,
 		Category: to.category, Key: key, Lane: lane,

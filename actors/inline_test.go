@@ -69,3 +69,30 @@ func TestWithInlineDeliveryATimersEventsReachItsOwnUnit(t *testing.T) {
 	b.publish(t, Deposited{Client: "c", Amount: 1})
 	b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Sequence == 2 })
 }
+
+// What an ask inside a behavior committed is delivered before what the behavior itself commits, so the outer ask waits for both.
+func TestWithInlineDeliveryAnOuterAskThatCommitsReturnsAfterWhatTheInnerOneLedTo(t *testing.T) {
+	t.Parallel()
+	mem := memory.Open()
+	b := &bundle{store: mem, memory: mem, saw: new(recorder), carrier: inline.New()}
+	var log []int
+	b.start(t, []actors.Definition{
+		only(func(c actors.Command, s account, in *Deposit) (*Total, error) {
+			if c.ID() == "outer" {
+				if _, err := b.Ask(c, ref("inner"), &Deposit{Client: "c-outer", Amount: 1}); err != nil {
+					return nil, err
+				}
+			}
+			c.Emit(deposited(in, s))
+			return &Total{}, nil
+		}),
+		ledgers(func(l *ledger, c actors.Context, e Deposited) error {
+			log = append(log, e.Amount)
+			return nil
+		}),
+	}, nil)
+	b.deposit(t, "outer", 2)
+	if diff := cmp.Diff([]int{1, 2}, log); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

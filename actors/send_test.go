@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/keyhold/keyhold/actors"
@@ -156,3 +157,24 @@ func TestAUnitOfWorkInsideAnOpenTransactionIsRefused(t *testing.T) {
 }
 
 func nothingMore(actors.UnitOfWork) error { return nil }
+
+func TestACommandThatIsTooLargeIsNotSent(t *testing.T) {
+	t.Parallel()
+	var b *bundle
+	sent := make(chan error, 1)
+	b = setup(t, []actors.Definition{accounts(), ledgers(func(l *ledger, c actors.Context, e Deposited) error {
+		sent <- b.Send(c, ref("a"), &Deposit{Client: strings.Repeat("x", event.MaxData)})
+		return nil
+	})})
+	b.publish(t, Deposited{Client: "c"})
+	err := <-sent
+	if !errors.Is(err, event.ErrTooLarge) || !strings.Contains(err.Error(), "account.deposit") {
+		t.Errorf("send: %v", err)
+	}
+	if h := b.saw.halted.Wait(t); h.Attempts != 1 || h.Reason != "poison" { // no further attempt makes it smaller
+		t.Errorf("halt: %+v", h)
+	}
+	if err := b.Send(t.Context(), ref("a"), &Deposit{Client: strings.Repeat("x", event.MaxData)}); !errors.Is(err, event.ErrTooLarge) {
+		t.Errorf("send from outside: %v", err)
+	}
+}

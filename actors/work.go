@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -111,6 +112,9 @@ func (a *attempt) send(to Ref, command any) error {
 		return ErrOver
 	}
 	e, err := a.rt.commandEnvelope(to, command)
+	if errors.Is(err, event.ErrTooLarge) {
+		err = Poison(err)
+	}
 	if err == nil && a.reads {
 		err = fmt.Errorf("send %T to %s: %w", command, to, ErrReadOnly)
 	}

@@ -7,6 +7,9 @@
 //   - One event at a time. Events are delivered in the order in which their commits were told, those of one commit in lane
 //     order; each to its subscribers in the order of their registration, one after the other.
 //   - What a behavior commits is queued behind what is queued already, and delivered before the outer commit returns.
+//     An ask inside a behavior is such a commit: what it led to is delivered after that behavior, not when the ask returns. An
+//     outer ask returns when everything is delivered if it committed something itself; if all it did was ask others, it returns
+//     with its answer, and a goroutine delivers what they committed.
 //   - A start delivers first what is unpassed, lane by lane: a store that survives the process may be opened again.
 //
 // A caller that gives up (its context ends) leaves its events in the queue. Others that wait take them along; where nobody
