@@ -160,6 +160,8 @@ func commitOnFullDisk(path string) error {
 			fmt.Println("done", id)
 		case errors.Is(err, eventstore.ErrUnknownCommit):
 			fmt.Println("unknown", id)
+		case !errors.Is(err, eventstore.ErrTrouble):
+			fmt.Println("its own doing:", err)
 		default:
 			fmt.Println("failed", id)
 		}

@@ -71,6 +71,7 @@ func openReaders(path string, size int) (*sql.DB, error) {
 type dialer struct {
 	driver.Connector
 	patience time.Duration
+	dialed   func(*guarded)
 }
 
 func (d dialer) Connect(ctx context.Context) (driver.Conn, error) {
@@ -82,6 +83,7 @@ func (d dialer) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	d.dialed(g)
 	return g, nil
 }
 

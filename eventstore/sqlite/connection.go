@@ -23,6 +23,7 @@ type connection struct {
 
 	db         *sql.DB // a pool of one
 	conn       *sql.Conn
+	guard      *guarded // what is behind conn
 	statements map[string]*sql.Stmt
 	lanes      map[event.LaneRef]*lane // as the transaction sees them; forgotten when anything is rolled back
 }
@@ -37,7 +38,7 @@ type lane struct {
 const maxLanes = 50_000
 
 func (c *connection) open(ctx context.Context) error {
-	db := sql.OpenDB(dialer{c.connector, c.patience})
+	db := sql.OpenDB(dialer{c.connector, c.patience, func(g *guarded) { c.guard = g }})
 	db.SetMaxOpenConns(1)
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (c *connection) close() error {
 		errs = append(errs, s.Close())
 	}
 	errs = append(errs, c.conn.Close(), c.db.Close())
-	c.db, c.conn, c.statements = nil, nil, nil
+	c.db, c.conn, c.guard, c.statements = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

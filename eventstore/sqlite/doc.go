@@ -16,8 +16,8 @@
 // connection when its context is done. Reads never wait for it.
 //
 // SQL of a unit of work stays inside it: what reaches beyond is refused ([ErrNotAllowed]). A statement whose context is done may run on
-// for a second before it is interrupted. Interrupting one that writes, INSERT OR ROLLBACK and RAISE(ROLLBACK) make SQLite give up the whole
-// transaction: then the others of the group are committed anew, but for those with SQL, which are told to try again.
+// for a second before it is interrupted, and so may one that gives its next row, or has no context, once the unit of work's is done. Interrupting one that writes, INSERT OR ROLLBACK and RAISE(ROLLBACK) make SQLite give up the whole
+// transaction: then the others of the group are committed anew, but for those with SQL, which are told that it was not their doing ([eventstore.ErrTrouble]).
 //
 // # Not promised
 //
@@ -27,6 +27,6 @@
 // # Inside
 //
 // migrations/ has the layout, with what each table is for. Reading order: store.go (what a start does), tx.go, job.go, writer.go
-// (groups), visit.go (the application's SQL), guard.go (what keeps it inside its unit of work), connection.go, apply.go (what
+// (groups), visit.go (the application's SQL), guard.go (what keeps it inside its unit of work; interrupt.go ends what runs on), connection.go, apply.go (what
 // a commit writes), then the role you need. owner.go and claim_linux.go are the locks, wal.go keeps the write-ahead log short.
 package sqlite

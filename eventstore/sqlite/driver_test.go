@@ -37,6 +37,8 @@ type seenConn struct {
 	driver *seenDriver
 }
 
+func (c seenConn) Unwrap() driver.Conn { return c.driverConn }
+
 func (c seenConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	c.driver.begun.Send(query)
 	return c.driverConn.ExecContext(ctx, query, args)

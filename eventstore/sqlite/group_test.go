@@ -183,11 +183,11 @@ func TestLostTransactionIsToldToThoseWithSQLAndAppliedAgainForTheOthers(t *testi
 	good := b.commit(publish("e-1"))
 	bad := b.commit(publish("bad"))
 	_, err := tx.Commit(t.Context(), publish("e-0"))
-	if err == nil || !strings.Contains(err.Error(), "try again") || errors.Is(err, eventstore.ErrUnknownCommit) {
+	if !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "try again") || errors.Is(err, eventstore.ErrUnknownCommit) {
 		t.Errorf("with SQL: %v", err)
 	}
 	b.must(<-good)
-	if err := <-bad; err == nil || !strings.Contains(err.Error(), "fault") {
+	if err := <-bad; err == nil || !strings.Contains(err.Error(), "fault") || errors.Is(err, eventstore.ErrTrouble) {
 		t.Errorf("bad: %v", err)
 	}
 	if b.shipments() != 0 || b.tail() != 1 {
@@ -291,7 +291,7 @@ func TestLockedByAnotherProgramIsSaid(t *testing.T) {
 	_, err = conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
 	b.must(err)
 	_, err = b.store.Begin("kept out").Commit(t.Context(), publish("e-2"))
-	if err == nil || !strings.Contains(err.Error(), "is locked by a program that is no Keyhold node") || errors.Is(err, eventstore.ErrUnknownCommit) {
+	if !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "is locked by a program that is no Keyhold node") || errors.Is(err, eventstore.ErrUnknownCommit) {
 		t.Errorf("commit: %v", err)
 	}
 	_, err = conn.ExecContext(t.Context(), `ROLLBACK`)

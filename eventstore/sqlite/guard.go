@@ -5,12 +5,15 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // ErrNotAllowed: the application's SQL inside a unit of work tried what would reach beyond it: to begin or end a
@@ -49,9 +52,11 @@ type guarded struct {
 	patience time.Duration
 
 	prepared map[*prepared]struct{} // statements that are open
+	running  interrupter
 
 	visit   bool  // the application has the connection
 	gone    bool  // the transaction ended during this visit
+	trouble error // of a statement of this visit that was not its own doing
 	refused error // why the authorizer last said no
 }
 
@@ -65,12 +70,16 @@ func guard(c driver.Conn, patience time.Duration) (*guarded, error) {
 		return nil, err
 	}
 	g := &guarded{driverConn: inner, begin: begin, patience: patience, prepared: make(map[*prepared]struct{})}
+	if err := g.running.of(c); err != nil {
+		return nil, errors.Join(err, begin.Close())
+	}
 	return g, inner.RegisterAuthorizer(g.authorize)
 }
 
 // Close closes the connection, and first the statements that are open on it: database/sql does not, where they were prepared on
 // a sql.Conn, and may close the connection on its own account, after an error. To close one later would touch what is gone.
 func (g *guarded) Close() error {
+	g.running.close()
 	var errs []error
 	for s := range g.prepared {
 		errs = append(errs, s.Close())
@@ -117,7 +126,7 @@ func (p *prepared) Close() error {
 
 // BeginTx begins a visit.
 func (g *guarded) BeginTx(context.Context, driver.TxOptions) (driver.Tx, error) {
-	g.visit, g.gone = true, false
+	g.visit, g.gone, g.trouble = true, false, nil
 	return visit{g}, nil
 }
 
@@ -167,7 +176,38 @@ func (g *guarded) QueryContext(ctx context.Context, query string, args []driver.
 	inner, stop := g.patient(ctx)
 	defer stop()
 	rows, err := g.driverConn.QueryContext(inner, query, args)
-	return rows, g.reason(ctx, err)
+	if err != nil {
+		return nil, g.reason(ctx, err)
+	}
+	if r, ok := rows.(driverRows); ok {
+		return visitRows{r, g, ctx}, nil
+	}
+	return nil, errors.Join(fmt.Errorf("the driver's %T lacks what the writer needs", rows), rows.Close())
+}
+
+// driverRows is what rows of the driver can do.
+type driverRows interface {
+	driver.Rows
+	driver.RowsColumnTypeDatabaseTypeName
+	driver.RowsColumnTypeLength
+	driver.RowsColumnTypeNullable
+	driver.RowsColumnTypePrecisionScale
+	driver.RowsColumnTypeScanType
+}
+
+// visitRows are the rows of a query of the application.
+type visitRows struct {
+	driverRows
+	g   *guarded
+	ctx context.Context // of the query, as the rows of the driver have it
+}
+
+func (r visitRows) Next(into []driver.Value) error {
+	err := r.driverRows.Next(into)
+	if err == io.EOF {
+		return err
+	}
+	return r.g.reason(r.ctx, err)
 }
 
 // intact reports whether the writer's transaction is still there. If it is not, nothing more may run in this visit: it
@@ -179,10 +219,13 @@ func (g *guarded) intact() error {
 		g.visit = true
 		g.gone = err == nil // else: cannot start a transaction within a transaction
 	}
-	if g.gone {
-		return errGone
+	switch {
+	case !g.gone:
+		return nil
+	case g.trouble != nil:
+		return fmt.Errorf("%w: %w", errGone, g.trouble)
 	}
-	return nil
+	return errGone
 }
 
 // patient gives a context that ends some time after ctx. stop is to be called when the statement has returned.
@@ -201,8 +244,11 @@ func (g *guarded) reason(ctx context.Context, err error) error {
 		return nil
 	case code(err) == sqlite3.SQLITE_AUTH && g.refused != nil:
 		err, g.refused = g.refused, nil
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || code(err) == sqlite3.SQLITE_INTERRUPT):
 		return ctx.Err()
+	}
+	if err = trouble(err); errors.Is(err, eventstore.ErrTrouble) {
+		g.trouble = err
 	}
 	return err
 }

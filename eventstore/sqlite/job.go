@@ -42,7 +42,7 @@ func (j *job) take() bool { return j.state.CompareAndSwap(waiting, taken) }
 // withdraw takes the job back, unless the writer has it.
 func (j *job) withdraw() bool { return j.state.CompareAndSwap(waiting, withdrawn) }
 
-func (j *job) answer(err error) { j.done <- err }
+func (j *job) answer(err error) { j.done <- trouble(err) }
 
 // do has a job done.
 func (w *writer) do(ctx context.Context, j *job) error {

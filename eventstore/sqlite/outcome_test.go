@@ -21,13 +21,14 @@ func TestErrorOfCommitIsForAllOfTheGroupAndUnknownOnlyWhereItIs(t *testing.T) {
 		name    string
 		fault   commitFault
 		unknown bool
+		trouble bool
 		reopens int32
 	}{
-		{"disk full", commitFault{err: fault(sqlite3.SQLITE_FULL)}, false, 0},
-		{"busy", commitFault{err: fault(sqlite3.SQLITE_BUSY)}, false, 0},
-		{"write failed", commitFault{err: fault(sqlite3.SQLITE_IOERR_WRITE)}, true, 1},
-		{"sync failed, and yet it is there", commitFault{err: fault(sqlite3.SQLITE_IOERR_FSYNC), done: true}, true, 1},
-		{"no error of SQLite", commitFault{err: errors.New("odd")}, true, 1},
+		{"disk full", commitFault{err: fault(sqlite3.SQLITE_FULL)}, false, true, 0},
+		{"busy", commitFault{err: fault(sqlite3.SQLITE_BUSY)}, false, true, 0},
+		{"write failed", commitFault{err: fault(sqlite3.SQLITE_IOERR_WRITE)}, true, false, 1},
+		{"sync failed, and yet it is there", commitFault{err: fault(sqlite3.SQLITE_IOERR_FSYNC), done: true}, true, false, 1},
+		{"no error of SQLite", commitFault{err: errors.New("odd")}, true, false, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +40,7 @@ func TestErrorOfCommitIsForAllOfTheGroupAndUnknownOnlyWhereItIs(t *testing.T) {
 			d.next.Store(&c.fault)
 			_, err := tx.Commit(t.Context(), eventstore.Changes{})
 			for name, err := range map[string]error{"with SQL": err, "data": <-first, "refused": <-refused} {
-				if errors.Is(err, eventstore.ErrUnknownCommit) != c.unknown || !errors.Is(err, c.fault.err) {
+				if errors.Is(err, eventstore.ErrUnknownCommit) != c.unknown || errors.Is(err, eventstore.ErrTrouble) != c.trouble || !errors.Is(err, c.fault.err) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}

@@ -108,7 +108,7 @@ func (w *writer) host(ctx context.Context, j *job) (func(*connection) error, err
 	}
 	tx, err := w.conn.BeginTx(context.Background(), nil)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", eventstore.ErrTrouble, err)
 	}
 	j.visitor.enter <- door{tx}
 	apply, err := w.hold(ctx, j)
@@ -117,6 +117,8 @@ func (w *writer) host(ctx context.Context, j *job) (func(*connection) error, err
 	}
 	// Both wait for a statement that is under way, and close rows that were left open.
 	if err != nil {
+		w.guard.running.after(w.patience)
+		defer w.guard.running.rest()
 		return nil, errors.Join(err, tx.Rollback())
 	}
 	return apply, tx.Commit()

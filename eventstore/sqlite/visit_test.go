@@ -116,7 +116,7 @@ func TestOneBodysFailureLeavesTheOthersOfItsGroup(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	b.must(<-rolledBack)
-	if err := <-failed; err == nil || !strings.Contains(err.Error(), "UNIQUE") {
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "UNIQUE") || errors.Is(err, eventstore.ErrTrouble) {
 		t.Errorf("failed: %v", err)
 	}
 	b.must(<-last)
@@ -199,7 +199,7 @@ func TestNothingRunsInAVisitWhoseTransactionIsGone(t *testing.T) {
 			t.Errorf("query: %v", err)
 		}
 	}
-	if _, err := tx.Commit(t.Context(), publish("e-0")); !errors.Is(err, errGone) {
+	if _, err := tx.Commit(t.Context(), publish("e-0")); !errors.Is(err, errGone) || errors.Is(err, eventstore.ErrTrouble) {
 		t.Errorf("commit: %v", err)
 	}
 	b.must(<-waiting)
@@ -320,6 +320,44 @@ func TestStatementThatRunsOnForEverIsInterrupted(t *testing.T) {
 	}
 	if b.shipments() != 0 || b.tail() != 2 {
 		t.Errorf("%d shipments, tail %d", b.shipments(), b.tail())
+	}
+}
+
+// The second row never comes, and the body waits for it under a context of its own that does not end.
+func TestRowsThatNeverComeAreInterruptedWhenTheVisitIsOver(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bundle, cancel func()){
+		"its context is done":   func(_ *bundle, cancel func()) { cancel() },
+		"the store has to stop": func(b *bundle, _ func()) { stopNow(t, b.store) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(s *Store) {
+				tune := s.tune
+				s.tune = func(w *writer) {
+					tune(w)
+					w.patience = time.Millisecond
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tx, db := b.visit(ctx)
+			rows, err := db.QueryContext(context.Background(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i = 1 OR i < 0`)
+			b.must(err)
+			defer rows.Close()
+			waiting := b.commit(publish("e-1"))
+			reading := background(func() error {
+				for rows.Next() {
+				}
+				return rows.Err()
+			})
+			end(b, cancel)
+			b.must(<-waiting)
+			<-reading // interrupted, or closed before it began
+			if _, err := tx.Commit(t.Context(), eventstore.Changes{}); err == nil {
+				t.Error("committed")
+			}
+		})
 	}
 }
 

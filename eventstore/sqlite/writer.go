@@ -168,7 +168,7 @@ func (w *writer) unable(err error) error {
 		return explain(w.path, err)
 	}
 	_ = w.close()
-	return fmt.Errorf("write to store %s: %w", w.path, err)
+	return fmt.Errorf("write to store %s: %w: %w", w.path, eventstore.ErrTrouble, err)
 }
 
 // add applies a job. An error means that the transaction is lost, or has to be.
@@ -195,7 +195,7 @@ func (w *writer) add(ctx context.Context, g *group, j *job) error {
 // saved applies under a savepoint. The error is of kind errGone when the transaction is lost.
 func (w *writer) saved(apply func(*connection) error) error {
 	if err := w.save(); err != nil {
-		return errors.Join(errGone, err)
+		return errors.Join(errGone, eventstore.ErrTrouble, err) // whoever it was, it came before
 	}
 	err := apply(&w.connection)
 	if err == nil {
@@ -259,7 +259,7 @@ func (w *writer) apart(g *group, lost error) {
 		case j.err != nil:
 			j.answer(j.err)
 		default:
-			j.answer(fmt.Errorf("rolled back together with another unit of work, try again: %v", lost))
+			j.answer(fmt.Errorf("%w: rolled back together with another unit of work, try again: %v", eventstore.ErrTrouble, lost))
 		}
 	}
 }
