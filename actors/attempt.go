@@ -302,10 +302,15 @@ func (a *attempt) mayHaveGrown(c *eventstore.Changes) {
 	for _, g := range c.AppendGrowth(nil) {
 		tails = append(tails, event.Tail{Lane: g.Lane})
 	}
-	if a.of == nil {
-		a.rt.tell(a.values, tails)
-	} else {
+	run := a.rt.running.Load()
+	if a.of != nil {
+		run = a.of.run
 		a.of.tell(tails)
+	} else {
+		a.rt.tell(a.values, tails)
+	}
+	if run != nil {
+		run.tellAgain(tails, time.Second)
 	}
 }
 

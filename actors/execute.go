@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -254,6 +255,21 @@ func (u *unit) worthARetry(failed error) (again bool) {
 	})
 	u.panicked(err)
 	return again || err != nil
+}
+
+// maxAgain is how long after the one before tellAgain tells for the last time.
+const maxAgain = time.Minute
+
+// tellAgain tells after a while, and a few times more: a commit that nobody waits for any longer happens when the transaction that it
+// shares with others does.
+func (r *running) tellAgain(tails []event.Tail, after time.Duration) {
+	if len(tails) == 0 || after > maxAgain {
+		return
+	}
+	r.later(after, func() {
+		r.rt.tell(r.nested, tails)
+		r.tellAgain(tails, 2*after)
+	})
 }
 
 // tell has the transport carry what a commit added to the lanes. What it cannot deliver now it delivers later.

@@ -103,6 +103,45 @@ func TestWhatACommitOfUnknownOutcomeAddedIsDelivered(t *testing.T) {
 	}
 }
 
+// lateStore commits what is published once it is let go, long after the caller was told that the outcome is unknown.
+type lateStore struct {
+	eventstore.Store
+	letGo <-chan struct{}
+}
+
+type lateTx struct {
+	eventstore.Tx
+	letGo <-chan struct{}
+}
+
+func (s lateStore) Begin(who string) eventstore.Tx { return lateTx{s.Store.Begin(who), s.letGo} }
+
+func (tx lateTx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Committed, error) {
+	if len(c.Publish) == 0 {
+		return tx.Tx.Commit(ctx, c)
+	}
+	go func() {
+		<-tx.letGo
+		_, _ = tx.Tx.Commit(context.WithoutCancel(ctx), c)
+	}()
+	return eventstore.Committed{}, eventstore.ErrUnknownCommit
+}
+
+func TestWhatIsCommittedAfterItsOutcomeWasUnknownIsDelivered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		letGo := make(chan struct{})
+		b := setup(t, []actors.Definition{ledgers(nothing)}, func(c *actors.Config) { c.Store = lateStore{c.Store, letGo} })
+		err := b.Do(t.Context(), func(u actors.UnitOfWork) error { u.Emit(Deposited{Client: "c"}); return nil })
+		if !errors.Is(err, eventstore.ErrUnknownCommit) {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the unit that was woken at once has found nothing
+		close(letGo)
+		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Key == "c" })
+	})
+}
+
 // The deadline of an attempt counts also where the watch still looks after the one before, which it gave a second more.
 func TestAnAttemptAfterOneThatTookTooLongIsCancelledInTimeAsWell(t *testing.T) {
 	t.Parallel()
