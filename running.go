@@ -24,7 +24,7 @@ type running struct {
 	router  *router
 	names   []string // of handlers and entity kinds, in order
 
-	open     context.Context // ends what BeginTx began; kept here because transactions come and go
+	open     context.Context // that transactions of BeginTx go by; rollback ends it
 	rollback context.CancelCauseFunc
 }
 
@@ -135,7 +135,7 @@ func (a *App) clear(ctx context.Context, rest *running) (*running, error) {
 
 // undo ends a start that failed half way. It gives back what could not be ended.
 func (a *App) undo(ctx context.Context, r *running) (*running, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drains)
+	ctx, cancel := context.WithTimeout(ctx, drains) // none where Start itself is out of time
 	defer cancel()
 	through, err := r.stop(ctx)
 	if through {

@@ -329,7 +329,8 @@ func (r *Runtime) commandEnvelope(to Ref, command any) (event.Envelope, error) {
 }
 
 // Do runs f in a unit of work of its own, which commits when f returns nil. It is fenced with the process alone, and ends when
-// ctx does, or a Stop has run out of patience. On the context of a behavior it inherits its correlation, and gives [ErrAskInTx] while that one's own transaction is open.
+// ctx does, or a Stop has run out of patience. On the context of a behavior it inherits its correlation, and gives [ErrAskInTx]
+// while that one's own transaction is open.
 func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	caller := attemptOf(ctx)
 	if caller != nil && caller.inSQL() {

@@ -33,6 +33,7 @@ var keepers = []exception{
 	{"actors/inbox.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/attempt.go", "what the context of a behavior is made of"},
 	{"actors/running.go", "what calls made between Start and Stop go by; Stop cancels it"},
+	{"running.go", "what transactions begun between Start and Stop go by; Stop cancels it"},
 	{"eventstore/sqlite/visit.go", "a request in a queue carries its caller's context, as in net/http"},
 }
 
