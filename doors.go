@@ -31,8 +31,9 @@ func Tell(ctx context.Context, app *App, to Ref, command any, opts ...AskOption)
 	return r.runtime.Tell(ctx, to, command, opts...)
 }
 
-// Send has an entity decide a command later, durably, once. On the context of a behavior, or of [Do], it is part of that unit of
-// work; else it is durable when Send returns. The reply is dropped; an event tells what came of it.
+// Send has an entity decide a command later, durably, once. On the context of a behavior of the same application, or of its [Do],
+// it is part of that unit of work; else it is durable when Send returns. A query has no unit of work: there it is refused. The
+// reply is dropped; an event tells what came of it.
 func Send(ctx context.Context, app *App, to Ref, command any) error {
 	r, err := app.live()
 	if err != nil {
@@ -42,7 +43,8 @@ func Send(ctx context.Context, app *App, to Ref, command any) error {
 }
 
 // Do runs f in a unit of work of its own, which commits when f returns nil: events, commands and the application's own SQL, all or
-// nothing.
+// nothing. While the behavior that calls it has a transaction of its own open it is refused with [ErrAskInTx]: on SQLite it would
+// wait for that one.
 func Do(ctx context.Context, app *App, f func(UnitOfWork) error) error {
 	r, err := app.live()
 	if err != nil {
