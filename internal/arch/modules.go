@@ -13,8 +13,9 @@ type dependency struct {
 var dependencies = []dependency{
 	{"github.com/asynkron/protoactor-go", []string{seam}, "a seam keeps its types, and its habits, from everything else (docs/adr/0001)"},
 	{"modernc.org/sqlite", []string{"eventstore/sqlite/..."}, "who does not use SQLite does not link it"},
+	{"modernc.org/libc", []string{"eventstore/sqlite/..."}, "SQLite's own runtime, to interrupt what runs on a connection"},
 	{"golang.org/x/sys", []string{"eventstore/sqlite/..."}, "the operating system's file lock"},
-	{"google.golang.org/protobuf", []string{"codec/...", "proto/...", "keyholdtest", "examples/orders/..."}, "wire types end at the wire; elsewhere messages are users' own events"},
+	{"google.golang.org/protobuf", []string{"codec/...", "proto/...", "keyholdtest", "examples/orders/...", "tests"}, "wire types end at the wire; elsewhere messages are users' own events"},
 	{"github.com/google/uuid", []string{"event", "codec/..."}, "ids are made in one place, and read in one"},
 	{"github.com/google/go-cmp", []string{"tests"}, "compares in tests"},
 	{"pgregory.net/rapid", []string{"tests"}, "property tests"},

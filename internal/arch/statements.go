@@ -15,6 +15,7 @@ type exception struct {
 // starters may start goroutines.
 var starters = []exception{
 	{"internal/lifecycle", "it owns the goroutines of everybody else"},
+	{"eventstore/sqlite/interrupt.go", "a timer, which rest stops, interrupts the connection; it waits for nothing"},
 	{"actors/internal/host/slots.go", "the actor library's dispatcher: it counts what it starts, and waits for all of it"},
 	{"eventstore/sqlite/guard.go", "a timer that only cancels a context"},
 }
@@ -28,6 +29,7 @@ var sleepers = []exception{
 
 // keepers may keep a context in a struct.
 var keepers = []exception{
+	{"eventstore/sqlite/guard.go", "database/sql asks the rows of a query for the next one without a context"},
 	{"internal/lifecycle/group.go", "the context that Go hands to what it starts; Stop cancels it"},
 	{"actors/ask.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/inbox.go", "a request in a mailbox carries its caller's context, as in net/http"},
