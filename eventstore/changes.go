@@ -9,7 +9,7 @@ import (
 // Changes is everything that one unit of work changes, as data. The zero value changes nothing.
 //
 // A store applies it in this order, so that locks are held as briefly as possible: what the application did through
-// SQL came first; then replies, snapshots, halts and dead letters; last, in this order, the fences, the checkpoints in
+// SQL came first; then replies, snapshots, halts and what is set aside; last, in this order, the fences, the checkpoints in
 // lane order, and the lanes' counters in lane order, from which the sequences of the events are drawn.
 // Any refusal rolls the whole unit of work back.
 type Changes struct {
@@ -28,6 +28,10 @@ type Changes struct {
 	Halt     *Halt    // the fence's unit stops before this event
 	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt, or a void one = [*HaltMovedError]. Needs no fence
 	Dead     []Dead   // dead letters of the fence's unit
+	Park     []Parked // events that the fence's unit sets aside in this order, after those it has parked already
+	Settle   *Settle  // of the fence's unit: ends an attempt at a row that was set aside
+	Tried    *Tried   // of the fence's unit: takes the place of what was known of attempts at its next event
+	Untry    bool     // forgets that
 }
 
 // Fence is the check "do I still hold this unit at this generation", made in the transaction it guards.

@@ -27,6 +27,12 @@ var (
 	ErrTrouble = errors.New("the database is in trouble")
 	// ErrNotFound: there is no such row.
 	ErrNotFound = errors.New("not found")
+	// ErrAsideMoved: the row that was set aside is not there, or not due, any more.
+	ErrAsideMoved = errors.New("row set aside moved")
+	// ErrStateMoved is what a [*StateMovedError] and a [*JobMovedError] are.
+	ErrStateMoved = errors.New("state moved")
+	// ErrInUse: a running program has it in use.
+	ErrInUse = errors.New("in use by a running program")
 	// ErrOwned is what an [*OwnedError] is.
 	ErrOwned = errors.New("store is owned by another process")
 )

@@ -45,6 +45,7 @@ type Handler struct {
 	Types      []string // wire names it handles; lists only grow
 	Sequential bool
 	Since      time.Time
+	Seen       event.Generation // start generation in which it was saved last; SaveRegistry sets it, whatever is given
 }
 
 // HandlerKind tells handlers, entity kinds and process managers apart.

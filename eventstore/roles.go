@@ -74,17 +74,21 @@ type Recovered struct {
 	Generation  event.Generation
 	Checkpoints []event.Position // one per lane asked, in that order; Sequence 0 where there is none, EventID "" where it is not known
 	Halt        *Halt            // nil when it is not halted; a halt at or below the checkpoint is void and not given
+	Pause       *Pause           // of the unit or of its whole handler; nil when it is to read on
+	Parked      []ParkedIn       // in order of category; those with a count above 0
+	Due         bool             // rows set aside are to be applied now: see [Asides.DueAsides]
+	Tried       *Tried           // of the next event of a lane, nil when nothing is known; one at or below the checkpoint is not given
 }
 
 // Lanes tells what there is to do, without anybody polling for it. (Sink lanes will be a role of their own.)
 type Lanes interface {
 	// Unpassed pages through the lanes of a category whose last sequence is above the checkpoint that the named handler or
-	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Lanes of halted units are
-	// left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
+	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Lanes of units that are halted
+	// or paused, for themselves or with their handler, are left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
 	// Purge deletes, in batches of at most limit, replies older than before, and records older than before that every handler
-	// registered for their category has passed, that belong to no entity's stream and that no dead letter refers to: what a
-	// handler set aside stays, for a person to look at.
+	// registered for their category has passed, that belong to no entity's stream and that no dead letter or parked event refers to: what a
+	// handler set aside stays.
 	//
 	// It never makes a hole inside a lane: a record that has something below it that stays (an event of a stream, a dead letter's
 	// record, or one that is younger or not passed) is emptied instead. It is then a void such as Abandon leaves, but nothing is kept of what

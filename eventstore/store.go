@@ -27,7 +27,20 @@ type Store interface {
 	Units
 	Lanes
 	Registry
+	Operations
+}
+
+// Operations is a store as an operator needs it: read it, and act on what is stopped. It works beside the process that owns the store.
+type Operations interface {
+	Streams
+	Records
 	Halts
+	Asides
+	Acts
+	Jobs
+	Overviews
+	// LoadRegistry is that of [Registry].
+	LoadRegistry(ctx context.Context) (Registered, error)
 }
 
 // StartOptions says how a store is opened.
@@ -51,7 +64,9 @@ type Notice struct {
 type Identity struct {
 	StoreID         string           // random, made by the first migration
 	StartGeneration event.Generation // grows at every Start; the fence of a process that owns its store
-	Capabilities    Capabilities
+	// Unclean: the process that had it open before did not Stop it. What was in a behavior then may be what ended it.
+	Unclean      bool
+	Capabilities Capabilities
 }
 
 // Capabilities are what an adapter can do beyond the port.

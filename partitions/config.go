@@ -18,10 +18,12 @@ type Config struct {
 	// called concurrently for different units.
 	Handling func(e *event.Envelope) Handling
 
-	Policy   Policy  // for an entry that cannot be applied
-	Attempts int     // at one entry before Policy applies, from 1; default 5
-	Backoff  Backoff // between attempts; default 100 ms to 30 s
-	IO       Backoff // between calls of the port or the store that did not work out; default 50 ms to 5 s
+	Policy     Policy  // for an entry that cannot be applied
+	MaxParked  int     // entries that a unit parks, after which it halts; default 10,000
+	MaxCrashes int     // of the process while an entry ran alone, after which the unit halts before it; default 3
+	Attempts   int     // at one entry before Policy applies, from 1; default 5
+	Backoff    Backoff // between attempts; default 100 ms to 30 s
+	IO         Backoff // between calls of the port or the store that did not work out; default 50 ms to 5 s
 	// Jitter turns a delay into the one to wait, from 0 to it; nil keeps it. Called concurrently for different units.
 	Jitter func(time.Duration) time.Duration
 
@@ -60,6 +62,7 @@ type Policy uint8
 const (
 	HaltUnit Policy = iota // the unit halts before it, durably; a person decides
 	SetAside               // it becomes a dead letter of the handler, and the unit goes on
+	ParkUnit               // it is parked, and behind it whatever comes of its category; the unit's other categories go on
 )
 
 // WithDefaults gives a copy with the zero fields filled in.
@@ -74,7 +77,7 @@ func (c Config) WithDefaults() Config {
 	or(&c.IO.Base, 50*time.Millisecond)
 	or(&c.IO.Max, 5*time.Second)
 	or(&c.IdleAfter, 30*time.Second)
-	for field, d := range map[*int]int{&c.Attempts: 5, &c.ReadAhead: 16, &c.PassedMax: 1000} {
+	for field, d := range map[*int]int{&c.Attempts: 5, &c.ReadAhead: 16, &c.PassedMax: 1000, &c.MaxParked: 10_000, &c.MaxCrashes: 3} {
 		if *field == 0 {
 			*field = d
 		}
@@ -90,8 +93,10 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	wrong(c.Policy > SetAside, "policy %d does not exist", c.Policy)
+	wrong(c.Policy > ParkUnit, "policy %d does not exist", c.Policy)
 	wrong(c.Attempts < 1, "attempts is %d, not at least 1", c.Attempts)
+	wrong(c.MaxParked < 1, "max-parked is %d, not at least 1", c.MaxParked)
+	wrong(c.MaxCrashes < 1, "max-crashes is %d, not at least 1", c.MaxCrashes)
 	wrong(c.ReadAhead < 1 || c.ReadAhead > 1000, "read-ahead is %d, not 1 to 1,000", c.ReadAhead)
 	wrong(c.PassedMax < 1, "passed-max is %d, not at least 1", c.PassedMax)
 	wrong(c.IdleAfter <= 0, "idle-after is %v, not above 0", c.IdleAfter)

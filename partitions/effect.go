@@ -36,8 +36,12 @@ type (
 		Entry      *event.Envelope
 		Attempt    int  // at this entry by this machine, from 1
 		Fresh      bool // with a new instance
-		Suspect    bool // the last owner may have died of it
-		Moves      []Move
+		Suspect    bool // the last owner may have died of it: no suspect that is to be alone may run beside it on this node
+		Alone      bool // no other suspect may run beside it on this node
+		// Aside is set when Entry was set aside: with its effects the row is deleted, and Moves is empty.
+		Aside *AsideRef
+		Untry bool // with its effects, what is known of attempts at it is forgotten
+		Moves []Move
 	}
 
 	// Serve: let the behavior answer asks that wait, one or several, one after the other.
@@ -46,10 +50,11 @@ type (
 		Fresh      bool // with a new instance
 	}
 
-	// WriteHalt: make the halt durable, together with Moves.
+	// WriteHalt: make the halt durable, together with Moves. Untry: forget what is known of attempts.
 	WriteHalt struct {
 		Generation event.Generation
 		Halt       *Failure
+		Untry      bool
 		Moves      []Move
 	}
 
@@ -57,7 +62,38 @@ type (
 	WriteDead struct {
 		Generation event.Generation
 		Dead       *Failure
+		Untry      bool
 		Moves      []Move
+	}
+
+	// WriteParked: park entries in this order, together with Moves, which move past them. Those after the first, and the first as
+	// well when it has no Reason, are parked for what stands before them.
+	WriteParked struct {
+		Generation event.Generation
+		Parked     []Failure
+		Untry      bool
+		Moves      []Move
+	}
+
+	// WriteTried: make durable what is known of attempts at the next entry. It comes before an Apply that is suspect, and after
+	// an attempt that failed and will be made again.
+	WriteTried struct {
+		Generation event.Generation
+		Tried      *Tried
+	}
+
+	// FetchAside: read up to Max entries that were set aside and are to be applied now, in order.
+	FetchAside struct {
+		Generation event.Generation
+		Max        int
+	}
+
+	// SettleAside: end an attempt at an entry that was set aside. With Failure it stays set aside, without it goes: there is
+	// nothing to apply.
+	SettleAside struct {
+		Generation event.Generation
+		Aside      AsideRef
+		Failure    *Failure
 	}
 
 	// CommitPassed: commit Moves, over entries that were passed over.
@@ -133,26 +169,30 @@ func (r CancelReason) String() string {
 type NoteKind uint8
 
 const (
-	NoteHalted  NoteKind = iota // the unit halted before an entry
-	NoteResumed                 // the unit runs again, or goes on to the next thing that stops it, after a person acted
-	NoteDead                    // an entry was set aside
-	NoteRetry                   // an attempt failed and will be made again
-	NoteLost                    // the lease, or the right to the unit, is gone
-	NoteAnew                    // the activation was dropped, the unit is acquired and recovered anew
-	NoteRefused                 // a raise was refused: the store knows a later generation
-	NoteHeld                    // another owner holds the unit
-	NoteForgot                  // the port lost its memory
-	NoteSuspect                 // the unit was left unclean: its first entry is a suspect
-	NoteGap                     // the entry that comes next was not in what was read
-	NoteNewer                   // an entry waits for a newer binary
-	NoteHung                    // user code does not return
-	NoteTrouble                 // a call did not work out and will be made again
+	NoteHalted      NoteKind = iota // the unit halted before an entry
+	NoteResumed                     // the unit runs again, or goes on to the next thing that stops it, after a person acted
+	NoteDead                        // an entry was set aside
+	NoteRetry                       // an attempt failed and will be made again
+	NoteLost                        // the lease, or the right to the unit, is gone
+	NoteAnew                        // the activation was dropped, the unit is acquired and recovered anew
+	NoteRefused                     // a raise was refused: the store knows a later generation
+	NoteHeld                        // another owner holds the unit
+	NoteForgot                      // the port lost its memory
+	NoteSuspect                     // the unit was left unclean: its first entry is a suspect
+	NoteGap                         // the entry that comes next was not in what was read
+	NoteNewer                       // an entry waits for a newer binary
+	NoteHung                        // user code does not return
+	NoteTrouble                     // a call did not work out and will be made again
+	NoteParked                      // an entry was parked because it cannot be applied; those parked behind it are not told of
+	NoteUnparked                    // the last parked entry of a category is applied: parking ends
+	NoteReplayed                    // a dead letter was applied after all
+	NoteAsideFailed                 // an entry set aside was tried again and stays where it is
 )
 
 // WhyActed is what a [NoteAnew] says when a person acted: nothing went wrong then.
 const WhyActed = "a person acted"
 
-var noteKinds = [...]string{"halted", "resumed", "dead", "retry", "lost", "anew", "refused", "held", "forgot", "suspect", "gap", "newer", "hung", "trouble"}
+var noteKinds = [...]string{"halted", "resumed", "dead", "retry", "lost", "anew", "refused", "held", "forgot", "suspect", "gap", "newer", "hung", "trouble", "parked", "unparked", "replayed", "aside failed"}
 
 func (k NoteKind) String() string { return noteKinds[k] }
 
@@ -163,6 +203,10 @@ func (*Apply) effect()        {}
 func (*Serve) effect()        {}
 func (*WriteHalt) effect()    {}
 func (*WriteDead) effect()    {}
+func (*WriteParked) effect()  {}
+func (*WriteTried) effect()   {}
+func (*FetchAside) effect()   {}
+func (*SettleAside) effect()  {}
 func (*CommitPassed) effect() {}
 func (*Passivate) effect()    {}
 func (*Release) effect()      {}

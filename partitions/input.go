@@ -49,6 +49,9 @@ type (
 		Checkpoints []event.Position // one for each lane of the unit, in the order given to [New]
 		Halt        *Failure         // where the unit is halted, nil where it is not
 		Paused      bool
+		Parked      []Parked // categories of which entries are parked
+		Due         bool     // entries set aside are to be applied now
+		Tried       *Tried   // what the store knows of attempts at the next entry of a lane; nil = nothing
 		Err         error
 	}
 	// FetchDone answers [Fetch]: OK, Stale (fenced), Failed or Unknown. The entries belong to the machine.
@@ -85,6 +88,27 @@ type (
 		Outcome Outcome
 		Err     error
 	}
+	// WriteParkedDone answers [WriteParked]: OK, Stale, Moved, Unknown or Failed.
+	WriteParkedDone struct {
+		Outcome Outcome
+		Err     error
+	}
+	// WriteTriedDone answers [WriteTried]: OK, Stale, Moved, Unknown or Failed.
+	WriteTriedDone struct {
+		Outcome Outcome
+		Err     error
+	}
+	// FetchAsideDone answers [FetchAside]: OK, Failed or Unknown. The entries belong to the machine.
+	FetchAsideDone struct {
+		Outcome Outcome
+		Entries []Aside
+		Err     error
+	}
+	// SettleAsideDone answers [SettleAside]: OK, Stale, Moved (the row is gone, or not due any more), Unknown or Failed.
+	SettleAsideDone struct {
+		Outcome Outcome
+		Err     error
+	}
 	// CommitPassedDone answers [CommitPassed]: OK, Stale, Moved, Unknown or Failed.
 	CommitPassedDone struct {
 		Outcome Outcome
@@ -115,6 +139,10 @@ func (ApplyDone) input()        {}
 func (ServeDone) input()        {}
 func (WriteHaltDone) input()    {}
 func (WriteDeadDone) input()    {}
+func (WriteParkedDone) input()  {}
+func (WriteTriedDone) input()   {}
+func (FetchAsideDone) input()   {}
+func (SettleAsideDone) input()  {}
 func (CommitPassedDone) input() {}
 func (PassivateDone) input()    {}
 func (ReleaseDone) input()      {}
@@ -159,4 +187,37 @@ type Failure struct {
 	Attempts  int
 	Reason    string // "retries exhausted", "poison", "undecodable", "missing"
 	Error     string // of the last attempt
+}
+
+// Parked is how many entries of one category a unit has parked.
+type Parked struct {
+	Category string
+	Count    int
+}
+
+// Tried is what is known of attempts at the next entry of a lane.
+type Tried struct {
+	Lane       event.LaneRef
+	Sequence   event.Sequence
+	EventID    string
+	EventType  string
+	Attempts   int    // that failed
+	Error      string // of the last one
+	Again      Tick   // when it is tried again, 0 = at once; not recovered
+	Suspicions int    // times it was begun after the unit had been left unclean
+	Alone      int    // of these, times no other suspect ran beside it
+}
+
+// AsideRef names an entry that was set aside.
+type AsideRef struct {
+	Dead     bool // it is a dead letter, handed out by a replay; else it is parked
+	Lane     event.LaneRef
+	Sequence event.Sequence
+}
+
+// Aside is an entry that was set aside and is to be applied now.
+type Aside struct {
+	AsideRef
+	Attempts int // so far
+	Entry    event.Envelope
 }

@@ -42,6 +42,15 @@ func (e *Apply) String() string {
 	if e.Suspect {
 		s += ", suspect"
 	}
+	if e.Alone {
+		s += ", alone"
+	}
+	if e.Aside != nil {
+		s += ", " + e.Aside.String()
+	}
+	if e.Untry {
+		s += ", untry"
+	}
 	return s + moves(e.Moves)
 }
 
@@ -53,11 +62,57 @@ func (e *Serve) String() string {
 }
 
 func (e *WriteHalt) String() string {
-	return fmt.Sprintf("write halt at %d: %s%s", e.Generation, e.Halt, moves(e.Moves))
+	return fmt.Sprintf("write halt at %d: %s%s%s", e.Generation, e.Halt, untry(e.Untry), moves(e.Moves))
 }
 
 func (e *WriteDead) String() string {
-	return fmt.Sprintf("write dead letter at %d: %s%s", e.Generation, e.Dead, moves(e.Moves))
+	return fmt.Sprintf("write dead letter at %d: %s%s%s", e.Generation, e.Dead, untry(e.Untry), moves(e.Moves))
+}
+
+func (e *WriteParked) String() string {
+	all := make([]string, len(e.Parked))
+	for i := range e.Parked {
+		all[i] = e.Parked[i].String()
+	}
+	return fmt.Sprintf("park at %d: %s%s%s", e.Generation, strings.Join(all, "; "), untry(e.Untry), moves(e.Moves))
+}
+
+func (e *WriteTried) String() string { return fmt.Sprintf("write tried at %d: %s", e.Generation, e.Tried) }
+
+func (e *FetchAside) String() string {
+	return fmt.Sprintf("fetch up to %d set aside at %d", e.Max, e.Generation)
+}
+
+func (e *SettleAside) String() string {
+	if e.Failure == nil {
+		return fmt.Sprintf("settle at %d: %s is through", e.Generation, &e.Aside)
+	}
+	return fmt.Sprintf("settle at %d: %s stays: %s", e.Generation, &e.Aside, e.Failure)
+}
+
+func (a *AsideRef) String() string {
+	if a.Dead {
+		return "dead letter " + place(a.Lane, a.Sequence)
+	}
+	return "parked " + place(a.Lane, a.Sequence)
+}
+
+func (t *Tried) String() string {
+	s := fmt.Sprintf("%s, attempts %d", place(t.Lane, t.Sequence), t.Attempts)
+	if t.Suspicions > 0 {
+		s += fmt.Sprintf(", suspicions %d, alone %d", t.Suspicions, t.Alone)
+	}
+	if t.Error != "" {
+		s += ": " + t.Error
+	}
+	return s
+}
+
+func untry(yes bool) string {
+	if yes {
+		return ", untry"
+	}
+	return ""
 }
 
 func (e *CommitPassed) String() string {

@@ -13,6 +13,8 @@ import (
 
 // Store is an [eventstore.Store] that fails by plan.
 type Store struct {
+	eventstore.Operations // of the store behind; those that are not below never fail by plan
+
 	inner eventstore.Store
 
 	mu struct {
@@ -26,7 +28,7 @@ var _ eventstore.Store = (*Store)(nil)
 
 // Wrap puts a plan before a store; nil plans nothing.
 func Wrap(inner eventstore.Store, plan Plan) *Store {
-	s := &Store{inner: inner}
+	s := &Store{Operations: inner, inner: inner}
 	s.mu.calls = make(map[Call]int)
 	s.SetPlan(plan)
 	return s
