@@ -28,6 +28,8 @@ type attempt struct {
 	reads  bool            // there is nothing to write with
 	values context.Context // whose values are seen: of the ask, of Drive, or of Do
 	caller *attempt        // the behavior that asked, if any
+	entry  *event.Envelope // that is applied, if any
+	asked  any             // what is decided or answered, if anything
 
 	appends [1]eventstore.Append // room for the entity's
 	room    [1]any               // for the first value emitted

@@ -36,6 +36,13 @@ type result struct {
 // execute makes the call and commits what it did: changes turns that into what the store is to do. After a commit, and only then,
 // events are folded, timers started and the mode changed.
 func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) result {
+	w := u.observed(a)
+	r := u.work(a, call, changes)
+	u.ended(w, a, &r)
+	return r
+}
+
+func (u *unit) work(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) result {
 	own, err := u.call(a, call)
 	defer a.finish()
 	var c eventstore.Changes
@@ -212,6 +219,7 @@ func (u *unit) applied(e *partitions.Apply, r result) partitions.Input {
 // attemptOn makes the unit of work for an entry of a stream.
 func (u *unit) attemptOn(e *partitions.Apply) *attempt {
 	a, entry := u.attempt(e.Generation, u.context()), e.Entry
+	a.entry = entry
 	a.meta = &Meta{
 		ID: entry.ID, Type: entry.Type, Category: entry.Category, Lane: entry.Lane, Sequence: entry.Sequence, Time: entry.Time,
 		CorrelationID: entry.CorrelationID, CausationID: entry.CausationID, Tenant: entry.Tenant, Trace: entry.Trace, Attempt: e.Attempt,

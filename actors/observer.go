@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -25,6 +26,13 @@ type Observer struct {
 	Panicked     func(event.Unit, *PanicError)
 	Overdue      func(event.Unit, time.Duration) // a behavior ignores the end of its context
 	Trouble      func(event.Unit, string, error) // port or store does not answer as hoped; the unit goes on trying
+	// Begin is called before each call of a behavior that is a unit of work, or a query. The context that it gives is the one whose
+	// values the behavior sees (nil = as it was), the trace what travels with what the behavior emits (zero = as it was). End is called when
+	// its outcome is known, in the same goroutine.
+	Begin func(context.Context, *Work) (context.Context, event.Trace)
+	End   func(*Work)
+	// Trace gives the trace that a context from outside is part of, for what is emitted in a [Runtime.Do].
+	Trace func(context.Context) event.Trace
 	// Misused: a context was used after the call it was given to. What was asked of it is lost.
 	Misused func(event.Unit, error)
 }
@@ -51,6 +59,19 @@ func (o Observer) guarded(log *slog.Logger) Observer {
 	o.Overdue = guarded2(log, o.Overdue)
 	o.Trouble = guarded3(log, o.Trouble)
 	o.Misused = guarded2(log, o.Misused)
+	o.End = guarded1(log, o.End)
+	if begin := o.Begin; begin != nil {
+		o.Begin = func(ctx context.Context, w *Work) (_ context.Context, t event.Trace) {
+			defer recovered(log)
+			return begin(ctx, w)
+		}
+	}
+	if trace := o.Trace; trace != nil {
+		o.Trace = func(ctx context.Context) (t event.Trace) {
+			defer recovered(log)
+			return trace(ctx)
+		}
+	}
 	return o
 }
 

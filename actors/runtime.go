@@ -340,6 +340,8 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	if caller != nil {
 		cause := caller.cause()
 		a.meta = &cause
+	} else if trace := r.traceOf(ctx); trace != (event.Trace{}) {
+		a.meta = &Meta{Attempt: 1, Trace: trace}
 	}
 	a.useLocked(ctx) // nobody else has it yet
 	defer a.finish()

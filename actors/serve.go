@@ -69,6 +69,7 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 	}
 	a := u.attemptFor(k, g)
 	a.reads = true
+	w := u.observed(a)
 	r.own, r.err = u.call(a, func() (err error) {
 		out, err = u.state.answer(Query{a}, k.in)
 		return err
@@ -77,6 +78,7 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 	if r.err != nil && !r.own {
 		r.outcome = failedOutcome(r.err) // it panicked, or did not end in time
 	}
+	u.ended(w, a, &r)
 	return out, r
 }
 
@@ -197,7 +199,7 @@ func (u *unit) kept(k *ask) (out any, is bool, err error) {
 // attemptFor makes the unit of work for an ask.
 func (u *unit) attemptFor(k *ask, g event.Generation) *attempt {
 	a := u.attempt(g, k.ctx)
-	a.caller = k.caller
+	a.caller, a.asked = k.caller, k.in
 	if k.opts == (askOptions{}) {
 		return a
 	}

@@ -1,0 +1,125 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// Work is one unit of work of a behavior, as [Observer].Begin and End are told of it. It is valid until End has returned.
+type Work struct {
+	Unit    event.Unit
+	Kind    eventstore.HandlerKind
+	Use     Use             // UseEvent, UseCommand or UseQuery; 0 for the behavior's own affairs: OnActivate, OnTimer
+	Type    string          // wire name of the event or sent command, Go name of what was asked; "" for the behavior's own affairs
+	Event   *event.Envelope // that is applied; nil for what was asked
+	Attempt int             // 1 for the first
+	Trace   event.Trace     // of what led to it; zero where it is in the context, or there is none
+
+	// What End is told besides.
+	Took    time.Duration // from the call of the behavior to the outcome of its commit
+	Outcome Outcome
+	Err     error // nil when it was committed
+	Emitted int   // events that it added
+
+	span any
+}
+
+// Keep stores what Begin wants to find again in End; Kept gives it.
+func (w *Work) Keep(v any) { w.span = v }
+
+// Kept gives what Keep stored.
+func (w *Work) Kept() any { return w.span }
+
+// Outcome is how a unit of work ended, in words that do not grow in number: fit to label a metric.
+type Outcome string
+
+const (
+	OutcomeCommitted Outcome = "committed" // or answered, for a query
+	OutcomeRejected  Outcome = "rejected"  // by the behavior, for a reason of the business
+	OutcomeFailed    Outcome = "failed"    // by an error, a panic or a timeout
+	OutcomeRefused   Outcome = "refused"   // by the store: another owner, or somebody was faster
+	OutcomeUnknown   Outcome = "unknown"   // it may have been committed
+)
+
+// observes reports whether anybody wants to know of single units of work.
+func (o *Observer) observes() bool { return o.Begin != nil || o.End != nil }
+
+// observed is a unit of work under observation; nil where nobody looks.
+func (u *unit) observed(a *attempt) *Work {
+	o := &u.run.rt.cfg.Observer
+	if !o.observes() {
+		return nil
+	}
+	w := &Work{Unit: u.id, Kind: u.prog.desc.Kind, Attempt: max(a.meta.Attempt, 1), Trace: a.meta.Trace}
+	switch {
+	case a.entry != nil:
+		w.Event, w.Type, w.Use = a.entry, a.entry.Type, UseEvent
+		if u.prog.entity() {
+			w.Use = UseCommand
+		}
+	case a.asked != nil:
+		t := structType(a.asked)
+		w.Type, w.Use = goName(t), u.prog.uses[t]
+	}
+	if o.Begin != nil {
+		ctx, trace := o.Begin(a.values, w)
+		if ctx != nil {
+			a.values = ctx
+		}
+		if trace != (event.Trace{}) {
+			meta := *a.meta
+			meta.Trace = trace
+			a.meta = &meta
+		}
+	}
+	return w
+}
+
+// ended tells of the end of a unit of work.
+func (u *unit) ended(w *Work, a *attempt, r *result) {
+	if w == nil || u.run.rt.cfg.Observer.End == nil {
+		return
+	}
+	w.Took, w.Err, w.Outcome = time.Duration(u.run.tick()-a.began), r.err, r.word()
+	if r.err == nil {
+		w.Emitted = len(a.done().events)
+	}
+	u.run.rt.cfg.Observer.End(w)
+}
+
+// word gives the outcome of a result for observers.
+func (r *result) word() Outcome {
+	switch {
+	case r.err == nil:
+		return OutcomeCommitted
+	case r.own && isRejected(r.err):
+		return OutcomeRejected
+	case r.unknown:
+		return OutcomeUnknown
+	case r.conflict, r.outcome == partitions.Stale, r.outcome == partitions.Moved, errors.Is(r.err, eventstore.ErrTrouble):
+		return OutcomeRefused
+	}
+	return OutcomeFailed
+}
+
+func goName(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprint(t)
+}
+
+// traceOf gives the trace that a context of the caller's is part of.
+func (r *Runtime) traceOf(ctx context.Context) event.Trace {
+	if r.cfg.Observer.Trace == nil {
+		return event.Trace{}
+	}
+	return r.cfg.Observer.Trace(ctx)
+}
