@@ -61,6 +61,7 @@ func (a *App) observer() actors.Observer {
 		call2(next.Overdue, u, d)
 	}
 	o.Misused = func(u event.Unit, err error) { call2(next.Misused, u, err) } // the runtime has logged it
+	o.Begin, o.End, o.Trace = next.Begin, next.End, next.Trace
 	troubles := new(rarely)
 	o.Trouble = func(u event.Unit, what string, err error) {
 		if unsaid, now := troubles.due(what); now {
