@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/keyhold/keyhold/event"
@@ -21,9 +20,6 @@ type Operator interface {
 	// (any more) is an [*eventstore.HaltMovedError].
 	LiftHalt(ctx context.Context, halt eventstore.HaltRef) error
 }
-
-// ErrNotHalted: the unit has no halt to lift.
-var ErrNotHalted = errors.New("unit is not halted")
 
 // Resume lifts the halt of a unit, whatever event it is at, and tells which it was. The event is tried again with all its attempts; it
 // halts again if they fail. The error is [ErrNotHalted] where there is nothing to lift; for a name that is misspelt it lists those known.

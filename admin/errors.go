@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+var (
+	// ErrNotHalted: the unit has no halt to lift. See [Resume].
+	ErrNotHalted = errors.New("unit is not halted")
+	// ErrUsage is what a [*UsageError] is.
+	ErrUsage = errors.New("cannot be asked like this")
+)
+
+// NotFoundError: there is nothing of that name. It is [eventstore.ErrNotFound].
+type NotFoundError struct {
+	What  string   `json:"what"` // "handler or entity kind", "category", "job", "dead letter", "event"
+	Name  string   `json:"name"`
+	Known []string `json:"known,omitempty"` // names there are, in order, where they are few enough to tell
+}
+
+func (e *NotFoundError) Error() string {
+	msg := fmt.Sprintf("no %s is called %q", e.What, e.Name)
+	if len(e.Known) == 0 {
+		return msg
+	}
+	quoted := make([]string, len(e.Known))
+	for i, k := range e.Known {
+		quoted[i] = strconv.Quote(k)
+	}
+	return msg + " (known: " + strings.Join(quoted, ", ") + ")"
+}
+
+// Is reports whether target is [eventstore.ErrNotFound].
+func (e *NotFoundError) Is(target error) bool { return target == eventstore.ErrNotFound }
+
+// MovedError: the state is not the one that an act was decided on. Nothing was changed. It is [eventstore.ErrStateMoved].
+type MovedError struct {
+	Act string `json:"act"` // such as "skip shipping/client-17"
+	Why string `json:"why"` // in words: "it is halted at order:client-17 #6"
+	Now *Unit  `json:"now,omitempty"`
+	Job *Job   `json:"job,omitempty"` // instead, for what is done to a job
+
+	err error
+}
+
+func (e *MovedError) Error() string { return e.Act + ": " + e.Why + ": look again, then decide" }
+func (e *MovedError) Unwrap() error { return e.err }
+
+// Is reports whether target is [eventstore.ErrStateMoved].
+func (e *MovedError) Is(target error) bool { return target == eventstore.ErrStateMoved }
+
+// UsageError: a request that no state of the store would make right. It is [ErrUsage].
+type UsageError struct {
+	Faults []string `json:"faults"` // all of them
+}
+
+func (e *UsageError) Error() string { return strings.Join(e.Faults, "; ") }
+
+// Is reports whether target is [ErrUsage].
+func (e *UsageError) Is(target error) bool { return target == ErrUsage }
