@@ -1,0 +1,111 @@
+package command
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// clean makes text of a store fit for a terminal and for one cell of a table: whatever could move the cursor, change colours, reverse
+// the direction of writing or break the line is shown as its escape. A backslash stays one: what is shown is for people, not to be parsed.
+func clean(s string) string {
+	if fit(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case printable(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+func fit(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !printable(r) }) < 0
+}
+
+// printable: unicode.IsPrint has no control, format (bidirectional overrides among them), or line separator characters.
+func printable(r rune) bool { return unicode.IsPrint(r) }
+
+// cut shortens text to so many characters, the last of which is … where something is missing.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	if width < 1 {
+		return ""
+	}
+	at, kept := 0, 0
+	for at = range s {
+		if kept == width-1 {
+			break
+		}
+		kept++
+	}
+	return s[:at] + "…"
+}
+
+// span says how long, in the two greatest units: 12ms, 4.2s, 4m12s, 3h05m, 5d4h.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(float64(d.Milliseconds()/100)/10, 'f', -1, 64) + "s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+const instant = "2006-01-02 15:04:05Z"
+
+// count groups the digits of a number by thousands: 1,234,567.
+func count[N ~int | ~int64 | ~uint64](n N) string {
+	digits := strconv.FormatUint(uint64(max(n, 0)), 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// amount is a count with its noun: 1 event, 2 events.
+func amount[N ~int | ~int64 | ~uint64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	if stem, ok := strings.CutSuffix(one, "y"); ok {
+		return count(n) + " " + stem + "ies"
+	}
+	return count(n) + " " + one + "s"
+}
+
+// shell quotes an argument of a command line that is offered to the reader.
+func shell(arg string) string {
+	safe := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:,@#%+=", r)
+	}
+	if arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !safe(r) }) < 0 {
+		return arg
+	}
+	if !fit(arg) {
+		return "$'" + strings.ReplaceAll(clean(arg), "'", `\'`) + "'"
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
