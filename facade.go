@@ -37,7 +37,7 @@ type (
 	// Ref names one entity; made by Entity.ID.
 	Ref = actors.Ref
 
-	// Policy says what happens to an event that cannot be applied: [Halt] or [Release].
+	// Policy says what happens to an event that cannot be applied: [Halt], [Release] or [ParkSequence].
 	Policy = actors.Policy
 	// RetryPolicy says how often and how fast a failed event is tried again.
 	RetryPolicy = actors.RetryPolicy
@@ -54,8 +54,10 @@ type (
 const (
 	Halt    = actors.Halt    // stop the key before the event until a person decides
 	Release = actors.Release // set the event aside as a dead letter and go on
-	Oldest  = actors.Oldest  // begin with the first event kept
-	Now     = actors.Now     // begin with the first event committed after the registration
+	// ParkSequence sets the event aside, and behind it every later one of its key and category, until a person decides.
+	ParkSequence = actors.ParkSequence
+	Oldest       = actors.Oldest // begin with the first event kept
+	Now          = actors.Now    // begin with the first event committed after the registration
 )
 
 var (

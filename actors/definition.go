@@ -33,7 +33,8 @@ type Description struct {
 	Types        []TypeUse // in order of declaration
 	SequentialBy string    // field that must be the key of every category; "" = none asked for
 	StartFrom    Start
-	OnPoison     Policy // Halt or Release, never zero
+	OnPoison     Policy // never zero
+	MaxParked    int    // events that a unit parks, after which it halts; 0 unless OnPoison is ParkSequence
 	Retry        RetryPolicy
 	Timeout      time.Duration
 	StateVersion int // of an entity's snapshots
@@ -68,6 +69,10 @@ const (
 	Halt Policy = iota + 1
 	// Release sets the event aside as a dead letter and goes on. It is the default of handlers without SequentialBy.
 	Release
+	// ParkSequence sets the event aside, and behind it, in order, every later one of the same key and category, until a person has the
+	// unit apply them or lets go of the first. Meanwhile the checkpoint moves on, and so do the unit's other categories. For handlers
+	// with SequentialBy.
+	ParkSequence
 )
 
 func (p Policy) String() string {
@@ -76,6 +81,8 @@ func (p Policy) String() string {
 		return "halt"
 	case Release:
 		return "release"
+	case ParkSequence:
+		return "park sequence"
 	}
 	return "default"
 }
@@ -220,8 +227,8 @@ func isMessage(t reflect.Type) bool {
 func (f *faults) common(start Start, poison Policy, retry RetryPolicy) {
 	f.add(start.fault())
 	f.add(retry.fault())
-	if poison > Release {
-		f.addf("OnPoison is %d: set Halt or Release", poison)
+	if poison > ParkSequence {
+		f.addf("OnPoison is %d: set Halt, Release or ParkSequence", poison)
 	}
 }
 

@@ -83,13 +83,20 @@ func TestFaultsOfDefinitionsAreAllReportedAndSayWhatToDo(t *testing.T) {
 				`handler "a:b": Categories[2]: name "y.commands.z:" contains ':', which structures the names of streams: use an identifier without it`,
 				`handler "a:b": StartFrom is "yesterday": set Oldest, Now or Since(time)`,
 				`handler "a:b": Retry.Attempts is -1: set 1 or more, 0 for the default of 5`,
-				`handler "a:b": OnPoison is 7: set Halt or Release`,
+				`handler "a:b": OnPoison is 7: set Halt, Release or ParkSequence`,
 				`handler "a:b": On[1]: the case has no func: make it with OnCommand, OnQuery, OnEvent or On, of a func that is not nil`,
 				`handler "a:b": On[2]: int is no struct: use a struct type or a protobuf message`,
 				`handler "a:b": On[3]: the case has no func: make it with OnCommand, OnQuery, OnEvent or On, of a func that is not nil`,
 				`handler "a:b": On[4]: a second case for actors_test.Deposited: keep one`,
 				`handler "a:b": Modes[""]: name the mode; Become("") goes back to On`,
 				`handler "a:b": Modes["late"]: actors_test.Audited is not in On: add a case there, it says what the behavior handles`,
+			},
+		},
+		"parking without an order": {
+			parking("", -3),
+			[]string{
+				`handler "ledger": OnPoison is ParkSequence and SequentialBy is empty: parking keeps the order of a key, which nobody asked for here: set SequentialBy, or set OnPoison to Release, which sets aside only what cannot be applied`,
+				`handler "ledger": MaxParked is -3: set 1 or more, 0 for the default of 10000`,
 			},
 		},
 		"an empty entity": {
@@ -155,8 +162,8 @@ func TestARuntimeRefusesWhatCannotRunAndSaysEverythingAtOnce(t *testing.T) {
 		change func(*actors.Config)
 		want   []string
 	}{
-		"nothing set": {func(c *actors.Config) { *c = actors.Config{Concurrency: -1, IdleAfter: -1} },
-			[]string{"Store is not set", "Port is not set", "Codec is not set", "Route is not set", "Concurrency is -1", "IdleAfter is -1ns"}},
+		"nothing set": {func(c *actors.Config) { *c = actors.Config{Concurrency: -1, IdleAfter: -1, MaxCrashes: -1} },
+			[]string{"Store is not set", "Port is not set", "Codec is not set", "Route is not set", "Concurrency is -1", "MaxCrashes is -1", "IdleAfter is -1ns"}},
 		"one name for two": {func(c *actors.Config) { c.Definitions = []actors.Definition{ledgers(nothing), same} },
 			[]string{`entity "ledger": the name is taken by the handler of that name`}},
 		"an event without a wire name": {func(c *actors.Config) { c.Definitions = []actors.Definition{unnamed} },
@@ -179,6 +186,31 @@ func TestARuntimeRefusesWhatCannotRunAndSaysEverythingAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// parking is a handler that parks what it cannot apply.
+func parking(sequentialBy string, most int) actors.Handler[*ledger] {
+	h := ledgers(nothing)
+	h.SequentialBy, h.OnPoison, h.MaxParked = sequentialBy, actors.ParkSequence, most
+	return h
+}
+
+func TestAHandlerThatParksSaysHowMuch(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]int{0: 10_000, 7: 7} {
+		h := parking("Client", most)
+		if faults := h.Faults(); len(faults) > 0 {
+			t.Errorf("refused: %v", faults)
+		}
+		if d := h.Describe(); d.MaxParked != want || d.OnPoison.String() != "park sequence" {
+			t.Errorf("%s up to %d, want %d", d.OnPoison, d.MaxParked, want)
+		}
+	}
+	h := ledgers(nothing)
+	h.MaxParked = 7
+	if faults := h.Faults(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "MaxParked is 7 and OnPoison is not ParkSequence") {
+		t.Errorf("a handler that halts takes MaxParked: %v", faults)
 	}
 }
 

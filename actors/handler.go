@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,6 +22,7 @@ type Handler[B any] struct {
 	SequentialBy string
 	StartFrom    Start         // required for a handler new to a category that has events
 	OnPoison     Policy        // default: Halt with SequentialBy, else Release
+	MaxParked    int           // with ParkSequence: events that a key parks, after which it halts; default 10,000
 	Retry        RetryPolicy   // of events that fail
 	Timeout      time.Duration // of one attempt, after which its context is cancelled; default 30 s, negative = none
 
@@ -76,6 +78,9 @@ func (h Handler[B]) Describe() Description {
 			d.OnPoison = Halt
 		}
 	}
+	if d.OnPoison == ParkSequence {
+		d.MaxParked = cmp.Or(h.MaxParked, defaultMaxParked)
+	}
 	for _, c := range h.On {
 		if c.fault().err == nil {
 			d.Types = append(d.Types, TypeUse{Type: c.in, Use: UseEvent})
@@ -104,6 +109,7 @@ func (h Handler[B]) Faults() []error {
 		f.addf("On is empty: add a case, such as On(func(b %s, ctx Context, e YourEvent) error)", reflect.TypeFor[B]())
 	}
 	f.common(h.StartFrom, h.OnPoison, h.Retry)
+	f.parking(h.OnPoison, h.MaxParked, h.SequentialBy)
 	known := f.cases("On", faultsOf(h.On))
 	for name, mode := range sorted(h.Modes) {
 		f.mode(name, known, f.cases(fmt.Sprintf("Modes[%q]", name), faultsOf(mode)), "On")
@@ -111,7 +117,24 @@ func (h Handler[B]) Faults() []error {
 	return f.list
 }
 
-const defaultTimeout = 30 * time.Second
+const (
+	defaultTimeout   = 30 * time.Second
+	defaultMaxParked = 10_000
+)
+
+// parking checks what belongs to ParkSequence.
+func (f *faults) parking(poison Policy, most int, sequentialBy string) {
+	switch {
+	case poison == ParkSequence && sequentialBy == "":
+		f.addf("OnPoison is ParkSequence and SequentialBy is empty: parking keeps the order of a key, which nobody asked for here: " +
+			"set SequentialBy, or set OnPoison to Release, which sets aside only what cannot be applied")
+	case most != 0 && poison != ParkSequence:
+		f.addf("MaxParked is %d and OnPoison is not ParkSequence: nothing is ever parked: set OnPoison to ParkSequence, or MaxParked to 0", most)
+	}
+	if most < 0 {
+		f.addf("MaxParked is %d: set 1 or more, 0 for the default of %d", most, defaultMaxParked)
+	}
+}
 
 func timeoutOrDefault(d time.Duration) time.Duration {
 	if d == 0 {

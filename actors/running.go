@@ -142,9 +142,15 @@ func (p *program) link(cfg *Config) error {
 		Backoff:   partitions.Backoff{Base: p.desc.Retry.Min, Max: p.desc.Retry.Max},
 		Jitter:    func(d time.Duration) time.Duration { return rand.N(d + 1) },
 		IdleAfter: cfg.IdleAfter,
+
+		MaxParked:  p.desc.MaxParked,
+		MaxCrashes: cfg.MaxCrashes,
 	}
-	if p.desc.OnPoison == Release {
+	switch p.desc.OnPoison {
+	case Release:
 		p.config.Policy = partitions.SetAside
+	case ParkSequence:
+		p.config.Policy = partitions.ParkUnit
 	}
 	p.config = p.config.WithDefaults()
 	return errors.Join(append(errs, p.config.Validate())...)

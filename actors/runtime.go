@@ -42,11 +42,15 @@ type Config struct {
 	Concurrency int              // units that run at once; default 256
 	IdleAfter   time.Duration    // without work, until a unit is put away; default 30 s
 	MailboxSize int              // asks that wait per entity; default 1,024
+	// MaxCrashes is how often the process may end while an event runs that no other suspect ran beside, until its unit halts before it;
+	// default 3.
+	MaxCrashes int
 }
 
 const (
 	defaultConcurrency = 256
 	defaultMailbox     = 1024
+	defaultMaxCrashes  = 3
 )
 
 // Runtime runs the units of its definitions. All methods may be called concurrently.
@@ -113,6 +117,9 @@ func (c Config) withDefaults() Config {
 	if c.MailboxSize == 0 {
 		c.MailboxSize = defaultMailbox
 	}
+	if c.MaxCrashes == 0 {
+		c.MaxCrashes = defaultMaxCrashes
+	}
 	return c
 }
 
@@ -125,7 +132,7 @@ func (c *Config) fault() error {
 			errs = append(errs, fmt.Errorf("%s is not set", name))
 		}
 	}
-	for name, n := range map[string]int{"Concurrency": c.Concurrency, "MailboxSize": c.MailboxSize} {
+	for name, n := range map[string]int{"Concurrency": c.Concurrency, "MailboxSize": c.MailboxSize, "MaxCrashes": c.MaxCrashes} {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("%s is %d: set 1 or more, 0 for the default", name, n))
 		}
