@@ -41,9 +41,10 @@ const (
 	ActPause  ActKind = "pause"
 	ActResume ActKind = "resume"
 
-	// ActRename gives everything that the store keeps under the name of a handler, its place in all lanes included, to another name.
+	// ActRename gives everything that the store keeps under the name of a handler, its place in all lanes included, to another name, which
+	// must not be taken. Only what was done to it before stays under the old one. Entity kinds cannot be renamed: their streams carry the name.
 	ActRename ActKind = "rename"
-	// ActRemove forgets a handler: its registration, its place in all lanes, and what it set aside.
+	// ActRemove forgets a handler: its registration, its place in all lanes, what it set aside, and its pauses. Its jobs are cancelled.
 	ActRemove ActKind = "remove"
 	// ActReset puts a handler's place in the lanes of its categories to where a new one would begin by Act.Start, and forgets its halts, its
 	// parked events and its attempts. Dead letters stay.

@@ -13,10 +13,11 @@ import (
 type Asides interface {
 	// DueAsides gives up to limit rows of a unit that are to be applied now, in the order in which they are to be: its parked
 	// events, from the first on, when its first one is due; then dead letters that a replay has handed out, in order of (category,
-	// lane, sequence). Each comes with its record, which may be a void.
+	// lane, sequence). Each comes with its record, which may be a void, and is one where there is no record. Whether the unit is
+	// halted or paused makes no difference here.
 	DueAsides(ctx context.Context, u event.Unit, limit int) ([]Aside, error)
-	// DueUnits gives units that have rows to be applied now, in order of (name, key), after the unit given, up to limit. Its cost
-	// grows with what is due, not with what is set aside.
+	// DueUnits gives units that have rows to be applied now, in order of (name, key), after the unit given, up to limit. Units that are
+	// halted or paused, for themselves or with their handler, are left out: they apply nothing. Its cost grows with what is due, not with what is set aside.
 	DueUnits(ctx context.Context, after event.Unit, limit int) ([]event.Unit, error)
 	// ListParked gives parked events of a unit in the order in which they will be applied, after the ordinal given (0 for the
 	// first page), up to limit.

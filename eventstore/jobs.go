@@ -11,6 +11,7 @@ import (
 // Jobs are acts on many rows: durable, paced, done by a running process in small commits. A job goes on where it stood after a restart.
 type Jobs interface {
 	// StartJob begins a job: of j, Kind, Filter, Rate, Actor and Reason count. Total is counted here, and the start leaves an [ActRecord].
+	// Errors: what [Job.Validate] says, [ErrNotFound] for a handler that is not registered; CountJob gives these as well.
 	StartJob(ctx context.Context, j Job) (Job, error)
 	// CountJob tells how many rows a job with this filter would take, and gives the first few of the dead letters among them. It changes nothing.
 	CountJob(ctx context.Context, kind JobKind, f Filter) (int, []Dead, error)
@@ -22,7 +23,9 @@ type Jobs interface {
 	// cancelled replay has handed out and is not applied yet is not due any more.
 	ActOnJob(ctx context.Context, id int64, kind ActKind, actor, reason string) (Job, error)
 	// StepJob takes the next rows of a running job, up to max, in one commit, and gives the units that they belong to. A replay makes its
-	// rows due, a purge deletes them, the others act on them. A job that has no rows left and waits for none is done.
+	// rows due, a purge deletes them, the others act on them, each with an [ActRecord]. Each row is taken once; one that another replay
+	// has handed out is left to that, and a row of its own that another job deletes counts as through. A job that has no rows left and waits for
+	// none is done. One that is not running is given as it is.
 	StepJob(ctx context.Context, id int64, max int) (Job, []event.Unit, error)
 }
 
@@ -70,7 +73,8 @@ const DefaultRate = 100
 // Waiting is how many rows were handed out and have no outcome yet.
 func (j Job) Waiting() int { return max(j.Handed-j.Through-j.Failed, 0) }
 
-// Filter selects dead letters, or units that are stopped. Handler is required; other zero fields select all.
+// Filter selects dead letters, or what has stopped a unit: its halt, and its first parked event unless that is due (a unit may have
+// both, and is then taken for each). Handler is required; other zero fields select all.
 type Filter struct {
 	Handler string
 	Key     string // of the unit

@@ -49,7 +49,7 @@ type HandlerOverview struct {
 	Paused  int       // units, not counting those paused with the whole handler
 	Dead    int       // dead letters
 	Trying  int       // units whose next event failed and will be tried again
-	Oldest  time.Time // when the unit that is stopped longest stopped; zero = none is
+	Oldest  time.Time // when the unit that is stopped longest, by a halt or a parked event, stopped; zero = none is
 	Pause   *Pause    // of the whole handler
 }
 
@@ -93,7 +93,7 @@ type Partition struct {
 	Lane       event.LaneRef
 	Tail       event.Sequence
 	Checkpoint event.Sequence
-	Status     Status    // of the unit; the gravest: halted, paused, parking, trying, behind, done
+	Status     Status    // the gravest: halted, paused, parking and trying are of the unit, behind and done of this lane
 	Since      time.Time // it is stopped or trying; zero for done and behind
 	Summary    string    // of why, one line: "retries exhausted at #5: card declined"
 }

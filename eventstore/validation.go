@@ -24,7 +24,7 @@ func CheckLimit(limit int) error {
 func (c *Changes) Validate() error {
 	for _, err := range [...]error{
 		c.Fence.validate(), c.validateAppends(), c.validateEvents(c.Publish, "publish"), c.validateAdvances(),
-		c.validateState(), c.validateHalts(), c.validateDead(),
+		c.validateState(), c.validateHalts(), c.validateDead(), c.validateParked(), c.validateSettle(), c.validateTried(),
 	} {
 		if err != nil {
 			return err
@@ -131,6 +131,61 @@ func (c *Changes) validateDead() error {
 		case d.Sequence == 0:
 			return fmt.Errorf("dead letter of unit %q: no sequence", d.Unit)
 		}
+	}
+	return nil
+}
+
+func (c *Changes) validateParked() error {
+	for i := range c.Park {
+		switch p := &c.Park[i]; {
+		case p.Unit.IsZero() || p.Unit != c.Fence.Unit:
+			return fmt.Errorf("parked event of unit %q: the fence is for unit %q", p.Unit, c.Fence.Unit)
+		case p.Sequence == 0:
+			return fmt.Errorf("parked event of unit %q: no sequence", p.Unit)
+		case p.Lane.Category == "":
+			return fmt.Errorf("parked event of unit %q: no lane", p.Unit)
+		}
+	}
+	if i := repeated(c.Park, func(p *Parked) HaltRef { return HaltRef{Lane: p.Lane, Sequence: p.Sequence} }); i >= 0 {
+		return fmt.Errorf("parked event of unit %q: %s #%d is parked twice", c.Park[i].Unit, c.Park[i].Lane, c.Park[i].Sequence)
+	}
+	return nil
+}
+
+func (c *Changes) validateSettle() error {
+	s := c.Settle
+	switch {
+	case s == nil:
+		return nil
+	case c.Fence.Unit.IsZero():
+		return errors.New("settle: the fence must name the unit whose row it is")
+	case s.Kind != AsideParked && s.Kind != AsideDead:
+		return fmt.Errorf("settle of unit %q: neither a parked event nor a dead letter (kind %d)", c.Fence.Unit, uint8(s.Kind))
+	case s.Sequence == 0:
+		return fmt.Errorf("settle of unit %q: no sequence", c.Fence.Unit)
+	case len(c.Park) > 0:
+		return fmt.Errorf("settle of unit %q: a unit of work settles what was set aside or parks more, not both", c.Fence.Unit)
+	}
+	for i := range c.Advance {
+		if c.Advance[i].Lane == s.Lane {
+			return fmt.Errorf("settle of unit %q: the checkpoint of %s moves with its own events, not with what was set aside", c.Fence.Unit, s.Lane)
+		}
+	}
+	return nil
+}
+
+func (c *Changes) validateTried() error {
+	switch t := c.Tried; {
+	case t == nil && c.Untry && c.Fence.Unit.IsZero():
+		return errors.New("untry: the fence must name the unit whose attempts are forgotten")
+	case t == nil:
+		return nil
+	case c.Untry:
+		return fmt.Errorf("attempts of unit %q: a unit of work notes or forgets them, not both", t.Unit)
+	case t.Unit.IsZero() || t.Unit != c.Fence.Unit:
+		return fmt.Errorf("attempts of unit %q: the fence is for unit %q", t.Unit, c.Fence.Unit)
+	case t.Sequence == 0:
+		return fmt.Errorf("attempts of unit %q: no sequence", t.Unit)
 	}
 	return nil
 }
