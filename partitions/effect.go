@@ -80,6 +80,10 @@ type (
 	WriteTried struct {
 		Generation event.Generation
 		Tried      *Tried
+		// Alone: it counts an Apply that will be Alone. Being alone begins here, before this is committed, and lasts until the machine asks for
+		// anything but that Apply or another WriteTried: a crash of a suspect beside it would be counted against the wrong one.
+		// If others do not come back soon, the answer is Failed, and it is asked for again.
+		Alone bool
 	}
 
 	// FetchAside: read up to Max entries that were set aside and are to be applied now, in order.

@@ -77,7 +77,13 @@ func (e *WriteParked) String() string {
 	return fmt.Sprintf("park at %d: %s%s%s", e.Generation, strings.Join(all, "; "), untry(e.Untry), moves(e.Moves))
 }
 
-func (e *WriteTried) String() string { return fmt.Sprintf("write tried at %d: %s", e.Generation, e.Tried) }
+func (e *WriteTried) String() string {
+	s := fmt.Sprintf("write tried at %d", e.Generation)
+	if e.Alone {
+		s += ", alone"
+	}
+	return s + ": " + e.Tried.String()
+}
 
 func (e *FetchAside) String() string {
 	return fmt.Sprintf("fetch up to %d set aside at %d", e.Max, e.Generation)
