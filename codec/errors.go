@@ -60,7 +60,8 @@ func (e *VersionError) Error() string {
 		return fmt.Sprintf("version %d of type %q is newer than what this program knows (%s): run a newer program", e.Version, e.Name, known)
 	}
 	return fmt.Sprintf("version %d of type %q is not known to this program (%s is): keep the Go type that had it, declared with "+
-		"keyhold.Type[...](%q, %d), and handle it too", e.Version, e.Name, known, e.Name, e.Version)
+		"keyhold.Type[...](%q, %d), and handle it too or add a keyhold.Upcast from it; or add a keyhold.UpcastJSON(%[2]q, %[1]d, ...)",
+		e.Version, e.Name, known, e.Name, e.Version)
 }
 func (e *VersionError) Is(target error) bool { return target == ErrNewer && e.Newer() }
 

@@ -30,21 +30,33 @@ type Encoded struct {
 // program. It never changes, so it may be used concurrently. Where a [reflect.Type] is asked for, a struct and a pointer to
 // it are the same.
 type Registry struct {
-	byType map[reflect.Type]*Declaration // by the struct and by the pointer to it
-	byName map[string]map[int]*Declaration
+	byType map[reflect.Type]*Declaration   // by the struct and by the pointer to it
+	byName map[string]map[int]*Declaration // with chains, also versions that only an upcaster knows
+	chains map[Version]*chain              // of old versions, those of messages among them
+	older  map[reflect.Type][]Version      // by the struct that old versions become, in order
 }
 
 // NewRegistry makes a registry of declarations, in most programs those of [Declarations]. The error joins everything that
 // is wrong with them. A declaration that is there twice counts once.
 func NewRegistry(declarations []Declaration) (*Registry, error) {
-	r := &Registry{byType: map[reflect.Type]*Declaration{}, byName: map[string]map[int]*Declaration{}}
+	r := &Registry{
+		byType: map[reflect.Type]*Declaration{}, byName: map[string]map[int]*Declaration{},
+		chains: map[Version]*chain{}, older: map[reflect.Type][]Version{},
+	}
+	l := linker{r: r, broken: map[reflect.Type]bool{}}
 	var faults []error
+	var upcasters []*upcaster
 	for _, d := range declarations {
+		if d.upcast != nil {
+			upcasters = append(upcasters, d.upcast)
+			continue
+		}
 		if err := r.add(d); err != nil {
 			faults = append(faults, fmt.Errorf("type %v, declared as %q version %d: %w", d.typ, d.name, d.version, err))
+			l.broken[d.typ] = true
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(append(faults, l.link(upcasters))...); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -165,10 +177,11 @@ func undeclared(t reflect.Type) error {
 	return &UndeclaredError{Type: t}
 }
 
-// Decode gives a pointer to a new value of the Go type that has this wire name and version; it keeps nothing of e.Data.
-// The error is an [*UnknownTypeError], a [*VersionError] or a [*DecodeError].
+// Decode gives a pointer to a new value of the Go type that has this wire name and version or, where an upcaster starts from that, of the
+// newest type that upcasters lead to. It keeps nothing of e.Data, and changes nothing in it. The error is an [*UnknownTypeError], a [*VersionError]
+// or a [*DecodeError], which may wrap an [*UpcastError].
 //
-// Versions of one wire name are Go types of their own. Whoever handles one of them must not pass over the others.
+// Versions of one wire name without an upcaster are Go types of their own. Whoever handles one of them must not pass over the others.
 func (r *Registry) Decode(e Encoded) (any, error) {
 	fail := func(err error) (any, error) {
 		return nil, &DecodeError{Name: e.Type, Version: e.Version, Encoding: e.Encoding, Err: err}
@@ -178,9 +191,13 @@ func (r *Registry) Decode(e Encoded) (any, error) {
 	case err != nil:
 		return nil, err
 	case d != nil && e.Encoding != event.JSON:
-		return fail(fmt.Errorf("%s is a plain struct, which is encoded as %s", d.typ, event.JSON))
+		return fail(fmt.Errorf("%s is a plain struct, which is encoded as %s", d.reads(), event.JSON))
 	case d != nil:
-		v, err := d.decode(e.Data)
+		decode := d.decode
+		if d.chain != nil {
+			decode = d.chain.decode
+		}
+		v, err := decode(e.Data)
 		if err != nil {
 			return fail(err)
 		}
@@ -192,7 +209,44 @@ func (r *Registry) Decode(e Encoded) (any, error) {
 	if err := proto.Unmarshal(e.Data, m); err != nil {
 		return fail(err)
 	}
+	if c := r.chains[Version{e.Type, e.Version}]; c != nil {
+		v, err := c.up(m)
+		if err != nil {
+			return fail(err)
+		}
+		return v, nil
+	}
 	return m, nil
+}
+
+// reads gives the Go type that bytes of this version are decoded as first.
+func (d *Declaration) reads() reflect.Type {
+	if d.typ == nil {
+		return d.chain.read.typ
+	}
+	return d.typ
+}
+
+// Older gives the versions that are read as values of type t although they were stored otherwise, by upcasters: in order of names and
+// versions. The caller must not change the slice.
+func (r *Registry) Older(t reflect.Type) []Version {
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return r.older[t]
+}
+
+// Upcast gives the struct as which stored values of type t are read; false where they are read as what they are.
+func (r *Registry) Upcast(t reflect.Type) (reflect.Type, bool) {
+	name, version, err := r.NameOf(t)
+	if err != nil {
+		return nil, false
+	}
+	c := r.chains[Version{name, version}]
+	if c == nil {
+		return nil, false
+	}
+	return c.to, true
 }
 
 // find gives the declaration, or else the message, of a wire name and version.
@@ -241,15 +295,23 @@ func (r *Registry) Name(t reflect.Type) (string, bool) {
 	return name, err == nil
 }
 
-// TypeOf gives the struct that has this wire name and version; Decode gives pointers to it. The error is an
+// TypeOf gives the struct as which values of this wire name and version are read; Decode gives pointers to it. The error is an
 // [*UnknownTypeError] or a [*VersionError].
 func (r *Registry) TypeOf(name string, version int) (reflect.Type, error) {
-	d, message, err := r.find(name, version)
-	if err != nil {
+	if _, _, err := r.find(name, version); err != nil {
 		return nil, err
 	}
-	if d != nil {
-		return d.typ, nil
+	if c := r.chains[Version{name, version}]; c != nil {
+		return c.to, nil
 	}
-	return reflect.TypeOf(message.Zero().Interface()).Elem(), nil
+	return r.structOf(Version{name, version}), nil
+}
+
+// structOf gives the struct that was declared with a wire name and version, or that a protobuf message of that name is.
+func (r *Registry) structOf(v Version) reflect.Type {
+	if d := r.byName[v.Name][v.Version]; d != nil {
+		return d.typ
+	}
+	m, _ := findMessage(v.Name)
+	return reflect.TypeOf(m.Zero().Interface()).Elem()
 }
