@@ -28,10 +28,12 @@ type Changes struct {
 	Halt     *Halt    // the fence's unit stops before this event
 	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt, or a void one = [*HaltMovedError]. Needs no fence
 	Dead     []Dead   // dead letters of the fence's unit
-	Park     []Parked // events that the fence's unit sets aside in this order, after those it has parked already
-	Settle   *Settle  // of the fence's unit: ends an attempt at a row that was set aside
-	Tried    *Tried   // of the fence's unit: takes the place of what was known of attempts at its next event
-	Untry    bool     // forgets that
+	// Park has events that the fence's unit sets aside in this order, after those it has parked already. One without a Reason waits for
+	// another of its category: when none is parked (any more: a person may have dropped the last) the commit is refused, [ErrAsideMoved].
+	Park   []Parked
+	Settle *Settle // of the fence's unit: ends an attempt at a row that was set aside
+	Tried  *Tried  // of the fence's unit: takes the place of what was known of attempts at its next event
+	Untry  bool    // forgets that
 }
 
 // Fence is the check "do I still hold this unit at this generation", made in the transaction it guards.
