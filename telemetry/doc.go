@@ -1,0 +1,42 @@
+// Package telemetry tells OpenTelemetry what an application does: metrics of what its handlers and entities go through, and
+// one trace from a command to its last effect, through the store and across restarts.
+//
+// Give it to an application as keyhold.Config.Telemetry:
+//
+//	app := keyhold.New(keyhold.Config{ /* ... */ Telemetry: telemetry.New(telemetry.Options{})})
+//
+// Without options it uses the process's global providers, which do nothing until the process sets them. Package
+// telemetry/prometheus serves the metrics to Prometheus, without a collector.
+//
+// # Metrics
+//
+// Labels are handler (the name of a handler or entity kind), and where it says so use (event, command, query, internal) and
+// outcome (committed, rejected, failed, refused, unknown): all bounded by the program, never a key, an id or an error text.
+//
+//	keyhold.work.duration     histogram, s   handler, use, outcome   from the call of a behavior to the outcome of its commit
+//	keyhold.work.attempts     histogram      handler                 attempts that an event took, when it took more than one
+//	keyhold.retries           counter        handler                 attempts that failed and were made again
+//	keyhold.halts             counter        handler, reason         units that stopped
+//	keyhold.resumes           counter        handler                 units that a person set going again
+//	keyhold.parked            counter        handler                 events that could not be applied and were parked
+//	keyhold.dead_letters      counter        handler                 events set aside as dead letters
+//	keyhold.replayed          counter        handler                 dead letters applied after all
+//	keyhold.suspects          counter        handler                 events begun again after the process had died, perhaps of them
+//	keyhold.panics            counter        handler
+//	keyhold.commit_failures   counter        handler                 activations dropped because a commit was refused or unknown
+//	keyhold.overdue           counter        handler                 behaviors that ignored the end of their context
+//	keyhold.troubles          counter        what                    calls of store or transport that did not work out
+//	keyhold.lag.events        gauge          handler                 records that a handler has not passed
+//	keyhold.lag.age           gauge, s       handler                 age of the oldest event that units at work here have not passed
+//	keyhold.stopped.age       gauge, s       handler                 how long the unit that is stopped longest has been
+//	keyhold.units             gauge          handler, state          units that are halted, parking, paused, trying
+//	keyhold.dead              gauge          handler                 dead letters kept
+//
+// The gauges are read from the store when metrics are collected, at a cost that does not grow with the number of keys.
+//
+// # Traces
+//
+// Each unit of work is a span: "ask order PlaceOrder", "apply shipping order.placed". What it emits carries the span's W3C
+// context in the envelope, so the unit of work that applies it, in whatever process and however much later, is its child. Keys and ids are
+// attributes of spans; payloads are not.
+package telemetry

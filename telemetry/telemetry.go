@@ -1,0 +1,169 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+const scope = "github.com/keyhold/keyhold"
+
+// Options say where telemetry goes. Zero fields take the process's global provider.
+type Options struct {
+	Meters metric.MeterProvider
+	Traces trace.TracerProvider
+	// NoTraces leaves traces alone: no span is made, and what is emitted keeps the trace context that it was given.
+	NoTraces bool
+	// NoMetrics records no metrics.
+	NoMetrics bool
+}
+
+// Telemetry is the observer of one application. All methods may be called concurrently.
+type Telemetry struct {
+	meter    metric.Meter
+	tracer   trace.Tracer
+	noTraces bool
+	counts   *counts // nil without metrics
+	err      error
+}
+
+// New makes telemetry. Providers are asked for instruments here; one that refuses is reported by Watch, which the application
+// calls when it starts.
+func New(o Options) *Telemetry {
+	meters, traces := o.Meters, o.Traces
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	if traces == nil {
+		traces = otel.GetTracerProvider()
+	}
+	t := &Telemetry{meter: meters.Meter(scope), tracer: traces.Tracer(scope), noTraces: o.NoTraces}
+	if !o.NoMetrics {
+		t.counts, t.err = newCounts(t.meter)
+	}
+	return t
+}
+
+// Standing is what gauges are read from when metrics are collected.
+type Standing interface {
+	// Overview is that of [eventstore.Overviews].
+	Overview(ctx context.Context) (eventstore.Overview, error)
+	// OldestHeads gives, by handler, when the oldest event was emitted that its units at work in this process have not passed. It must not block.
+	OldestHeads() map[string]time.Time
+}
+
+// gauges are read together: one look at the store for each collection.
+type gauges struct {
+	lag, units, dead metric.Int64ObservableGauge
+	age, stopped     metric.Float64ObservableGauge
+}
+
+// Watch reads gauges from an application until stop is called. A store that does not answer leaves them out of that collection, and
+// reports it to the provider.
+func (t *Telemetry) Watch(from Standing) (stop func() error, err error) {
+	if t.err != nil {
+		return nil, fmt.Errorf("telemetry: %w", t.err)
+	}
+	if t.counts == nil {
+		return func() error { return nil }, nil
+	}
+	g, err := t.gauges()
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	reg, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		return g.observe(ctx, o, from, time.Now())
+	}, g.lag, g.units, g.dead, g.age, g.stopped)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return reg.Unregister, nil
+}
+
+func (t *Telemetry) gauges() (g gauges, err error) {
+	ints := func(name, unit, what string) metric.Int64ObservableGauge {
+		i, e := t.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
+		err = errors.Join(err, e)
+		return i
+	}
+	seconds := func(name, what string) metric.Float64ObservableGauge {
+		f, e := t.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(what))
+		err = errors.Join(err, e)
+		return f
+	}
+	g.lag = ints("keyhold.lag.events", "{event}", "Records that a handler has not passed.")
+	g.units = ints("keyhold.units", "{unit}", "Units that are halted, parking, paused or trying again; counts end at 10,000.")
+	g.dead = ints("keyhold.dead", "{event}", "Dead letters kept; the count ends at 10,000.")
+	g.age = seconds("keyhold.lag.age", "Age of the oldest event that units at work in this process have not passed.")
+	g.stopped = seconds("keyhold.stopped.age", "How long the unit that is stopped longest has been.")
+	return g, err
+}
+
+func (g *gauges) observe(ctx context.Context, o metric.Observer, from Standing, now time.Time) error {
+	all, err := from.Overview(ctx)
+	if err != nil {
+		return fmt.Errorf("keyhold gauges: %w", err)
+	}
+	heads := from.OldestHeads()
+	for i := range all.Handlers {
+		h := &all.Handlers[i]
+		label := attribute.String("handler", h.Name)
+		one := metric.WithAttributeSet(attribute.NewSet(label))
+		o.ObserveInt64(g.lag, int64(h.Lag), one)
+		o.ObserveInt64(g.dead, int64(h.Dead), one)
+		o.ObserveFloat64(g.age, age(heads[h.Name], now), one)
+		o.ObserveFloat64(g.stopped, age(h.Oldest, now), one)
+		for state, n := range map[string]int{"halted": h.Halted, "parking": h.Parking, "paused": h.Paused, "trying": h.Trying} {
+			o.ObserveInt64(g.units, int64(n), metric.WithAttributeSet(attribute.NewSet(label, attribute.String("state", state))))
+		}
+	}
+	return nil
+}
+
+// age is 0 where there is nothing, or the clocks disagree.
+func age(t, now time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(now.Sub(t).Seconds(), 0)
+}
+
+// Observer gives an observer that records, and passes everything on to next.
+func (t *Telemetry) Observer(next actors.Observer) actors.Observer {
+	o := next
+	if t.counts != nil {
+		t.counts.observe(&o, &next)
+	}
+	o.Begin, o.End, o.Trace = t.begin(next.Begin), t.end(next.End), t.traceOf(next.Trace)
+	return o
+}
+
+// use is what a unit of work was for, as a label.
+func use(w *actors.Work) string {
+	if w.Use == 0 {
+		return "internal"
+	}
+	return w.Use.String()
+}
+
+// name gives a span's name: bounded, as backends group by it.
+func name(w *actors.Work) string {
+	verb := "ask"
+	switch {
+	case w.Event != nil:
+		verb = "apply"
+	case w.Use == 0:
+		verb = "run"
+	}
+	return verb + " " + w.Unit.Name + " " + cmp.Or(w.Type, "own affairs")
+}
