@@ -133,6 +133,9 @@ func (p *program) link(cfg *Config) error {
 			continue
 		}
 		p.names[name], p.known[wireType{name, version}] = true, true
+		for _, old := range cfg.Codec.Older(t) {
+			p.names[old.Name], p.known[wireType{old.Name, old.Version}] = true, true
+		}
 	}
 	p.config = partitions.Config{
 		Traits:    cfg.Port.Traits(),
