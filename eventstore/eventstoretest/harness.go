@@ -42,6 +42,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Registry", registry},
 		{"Tx", unitsOfWork},
 		{"SQL", sqlChecks},
+		{"Parked", parkedEvents},
+		{"Tried", attempts},
+		{"Unclean", unclean},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

@@ -48,6 +48,20 @@ var declared = eventstore.Registered{
 	},
 }
 
+// seen is r as this start saved it.
+func (f *fixture) seen(r eventstore.Registered) eventstore.Registered {
+	r.Handlers = slices.Clone(r.Handlers)
+	for i := range r.Handlers {
+		r.Handlers[i].Seen = f.id.StartGeneration
+	}
+	return r
+}
+
+func withSeen(h eventstore.Handler, g event.Generation) eventstore.Handler {
+	h.Seen = g
+	return h
+}
+
 var registry = []check{
 	{"an empty registry is at revision 0", func(f *fixture) {
 		f.same("registry", f.loadRegistry(), eventstore.Registered{})
@@ -65,7 +79,18 @@ var registry = []check{
 			f.Fatal("the revision did not grow")
 		}
 		got.Revision = 0
-		f.same("registry", got, declared)
+		f.same("registry", got, f.seen(declared))
+	}},
+	{"a handler is seen in the start that saved it last, whatever is given", func(f *fixture) {
+		f.must(f.store.SaveRegistry(f.ctx, f.seen(declared), nil))
+		first := f.id.StartGeneration
+		f.restart(f.stop)
+		saved := f.loadRegistry()
+		f.same("before a save", saved.Handlers, []eventstore.Handler{withSeen(declared.Handlers[0], first), withSeen(declared.Handlers[1], first)})
+		f.must(f.store.SaveRegistry(f.ctx, eventstore.Registered{Revision: saved.Revision, Handlers: saved.Handlers[1:]}, nil))
+		f.same("after it", f.loadRegistry().Handlers, []eventstore.Handler{
+			withSeen(declared.Handlers[0], first), withSeen(declared.Handlers[1], f.id.StartGeneration),
+		})
 	}},
 	{"a save replaces what it names and leaves the rest", func(f *fixture) {
 		f.must(f.store.SaveRegistry(f.ctx, declared, nil))
