@@ -73,3 +73,18 @@ type broken struct{ err error }
 func (b broken) Connect(context.Context) (driver.Conn, error) { return nil, b.err }
 func (b broken) Driver() driver.Driver                        { return b }
 func (b broken) Open(string) (driver.Conn, error)             { return nil, b.err }
+
+// failedSQL gives err for every statement.
+type failedSQL struct{ err error }
+
+func (f failedSQL) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, f.err
+}
+
+func (f failedSQL) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
+	return nil, f.err
+}
+
+func (f failedSQL) QueryRowContext(ctx context.Context, _ string, _ ...any) *sql.Row {
+	return errorRow(ctx, f.err)
+}
