@@ -45,6 +45,10 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Parked", parkedEvents},
 		{"Tried", attempts},
 		{"Unclean", unclean},
+		{"Acts on halts", actsOnHalts},
+		{"Acts on parked events", actsOnParked},
+		{"Acts", auditRows},
+		{"Pauses", pauses},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
