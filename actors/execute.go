@@ -124,7 +124,7 @@ func (u *unit) changes(a *attempt) (eventstore.Changes, error) {
 }
 
 func isEmpty(c *eventstore.Changes) bool {
-	return len(c.Append) == 0 && len(c.Publish) == 0 && len(c.Advance) == 0 && c.Reply == nil
+	return len(c.Append) == 0 && len(c.Publish) == 0 && len(c.Advance) == 0 && c.Reply == nil && c.Settle == nil && !c.Untry
 }
 
 // failedOutcome tells the machine how an attempt ended that had nothing to commit. What lies beneath the behavior, such as a
@@ -148,9 +148,20 @@ func failedOutcome(err error) partitions.Outcome {
 // errNobodys is in no error: only one that is everything is this one.
 var errNobodys = errors.New("error of nobody")
 
-// apply runs the behavior with an entry of a stream.
+// applyInside notes that it is the entry's doing when the goroutine ends.
+func (u *unit) applyInside(e *partitions.Apply) partitions.Input {
+	u.inside = true
+	done := u.apply(e)
+	u.inside = false // not deferred: it stays when the goroutine ends
+	return done
+}
+
+// apply runs the behavior with an entry of a stream, or one that was set aside.
 func (u *unit) apply(e *partitions.Apply) partitions.Input {
 	u.entry = e.Entry
+	if e.Aside == nil {
+		u.showHead(e.Entry)
+	}
 	v, err := u.decode(e.Entry)
 	if err != nil {
 		return partitions.ApplyDone{Outcome: partitions.Failed, Class: partitions.Poison, Reason: "undecodable", Err: err}
@@ -162,7 +173,7 @@ func (u *unit) apply(e *partitions.Apply) partitions.Input {
 		return u.applyFailed(result{outcome: failedOutcome(err), err: err})
 	}
 	a := u.attemptOn(e)
-	r := u.execute(a, func() error { return u.instance.handle(Context{UnitOfWork{a}}, u.mode, v) }, u.changesWith(e.Moves))
+	r := u.execute(a, func() error { return u.instance.handle(Context{UnitOfWork{a}}, u.mode, v) }, u.changesWith(e))
 	if r.err != nil {
 		return u.applyFailed(r)
 	}
@@ -183,7 +194,7 @@ func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
 		r = u.execute(a, func() error {
 			_, err := u.state.decide(Command{UnitOfWork{a}}, u.mode, v)
 			return err
-		}, u.changesWith(e.Moves))
+		}, u.changesWith(e))
 		if !r.conflict {
 			break
 		}
@@ -198,12 +209,14 @@ func (u *unit) applyCommand(e *partitions.Apply, v any) partitions.Input {
 	return u.applied(e, r)
 }
 
-// applyRejected passes a command that was rejected: its checkpoint moves, nothing else happens.
+// applyRejected passes a command that was rejected: its checkpoint moves, or its row set aside goes, nothing else happens.
 func (u *unit) applyRejected(e *partitions.Apply, why error) partitions.Input {
 	u.spoiled()
 	a := u.attemptOn(e)
 	defer a.finish()
-	if _, err := a.commit(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)}); err != nil {
+	var c eventstore.Changes
+	u.through(&c, e)
+	if _, err := a.commit(c); err != nil {
 		return u.applyFailed(u.refused(a, err))
 	}
 	u.run.rt.cfg.Observer.rejected(u.id, e.Entry, why)
@@ -227,12 +240,20 @@ func (u *unit) attemptOn(e *partitions.Apply) *attempt {
 	return a
 }
 
-// changesWith is changes together with the checkpoints.
-func (u *unit) changesWith(moves []partitions.Move) func(*attempt) (eventstore.Changes, error) {
+// changesWith is changes together with what says that the entry is through.
+func (u *unit) changesWith(e *partitions.Apply) func(*attempt) (eventstore.Changes, error) {
 	return func(a *attempt) (eventstore.Changes, error) {
 		c, err := u.changes(a)
-		c.Fence, c.Advance = u.fence(a.generation), advances(moves)
+		u.through(&c, e)
 		return c, err
+	}
+}
+
+// through adds that an entry is: its checkpoint moves, or its row set aside goes.
+func (u *unit) through(c *eventstore.Changes, e *partitions.Apply) {
+	c.Fence, c.Advance, c.Untry = u.fence(e.Generation), advances(e.Moves), e.Untry
+	if e.Aside != nil {
+		c.Settle = settled(e.Aside)
 	}
 }
 

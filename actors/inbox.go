@@ -22,6 +22,8 @@ type inbox struct {
 		current *ask                   // in its behavior; whoever takes it from here answers it
 		drives  []*drive
 
+		bell chan struct{} // rung for whatever comes, while the actor waits for something else; holds one
+
 		wake   bool
 		acted  bool
 		timer  bool // the machine's
@@ -64,6 +66,12 @@ func (b *inbox) putAsk(a *ask, limit int) (first, full, ok bool) {
 }
 
 func (b *inbox) signalLocked() bool {
+	if b.mu.bell != nil {
+		select {
+		case b.mu.bell <- struct{}{}:
+		default:
+		}
+	}
 	if b.mu.signals > 0 {
 		return false
 	}
@@ -83,6 +91,27 @@ func (b *inbox) again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.signalLocked()
+}
+
+// listen gives the actor a channel to be told by that something has come, until ignore.
+func (b *inbox) listen() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.bell = make(chan struct{}, 1)
+	return b.mu.bell
+}
+
+func (b *inbox) ignore() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.bell = nil
+}
+
+// asks tells how many wait.
+func (b *inbox) asks() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.asks.Len()
 }
 
 // close ends the inbox of a unit that wants nothing any more, if nobody else wants anything of it.

@@ -18,11 +18,23 @@ type Observer struct {
 	Rejected     func(event.Unit, *event.Envelope, error)      // a command that came by stream was rejected, and passed
 	Retried      func(event.Unit, *event.Envelope, int, error) // this attempt failed, counted from 1; there will be another
 	Halted       func(eventstore.Halt)                         // durably
-	Resumed      func(event.Unit)                              // after a person lifted its halt
+	Paused       func(event.Unit)                              // by a person: it reads no further
+	Resumed      func(event.Unit)                              // after a person lifted its halt, or ended its pause
 	DeadLettered func(eventstore.Dead)                         // durably
-	WaitsForType func(event.Unit, *event.Envelope)             // for a newer program; only lane, sequence and type are set
-	CommitFailed func(event.Unit, error)                       // or may have: what is in memory is dropped, the unit recovers
-	TimerFailed  func(event.Unit, string, error)               // OnTimer returned an error; it is not called again
+	// Parked: durably, an event that could not be applied. Of those that are parked behind it nothing is told.
+	Parked func(eventstore.Parked)
+	// Unparked: the last parked event of a category is through, what comes now is applied as ever.
+	Unparked func(u event.Unit, category string)
+	Replayed func(event.Unit, *event.Envelope) // a dead letter was applied after all
+	// AsideFailed: an event that was set aside was tried again, failed, and stays where it is. Of one that cannot be decoded, or was not tried,
+	// only category, key, lane and sequence may be set.
+	AsideFailed func(event.Unit, *event.Envelope, error)
+	// Suspected: an event is about to be applied that may have been in the behavior when the process ended, for the number of times given;
+	// alone: no other such event runs beside it.
+	Suspected    func(u event.Unit, e *event.Envelope, suspicions int, alone bool)
+	WaitsForType func(event.Unit, *event.Envelope) // for a newer program; only lane, sequence and type are set
+	CommitFailed func(event.Unit, error)           // or may have: what is in memory is dropped, the unit recovers
+	TimerFailed  func(event.Unit, string, error)   // OnTimer returned an error; it is not called again
 	Panicked     func(event.Unit, *PanicError)
 	Overdue      func(event.Unit, time.Duration) // a behavior ignores the end of its context
 	Trouble      func(event.Unit, string, error) // port or store does not answer as hoped; the unit goes on trying
@@ -50,7 +62,18 @@ func (o Observer) guarded(log *slog.Logger) Observer {
 		}
 	}
 	o.Halted = guarded1(log, o.Halted)
+	o.Paused = guarded1(log, o.Paused)
 	o.Resumed = guarded1(log, o.Resumed)
+	o.Parked = guarded1(log, o.Parked)
+	o.Unparked = guarded2(log, o.Unparked)
+	o.Replayed = guarded2(log, o.Replayed)
+	o.AsideFailed = guarded3(log, o.AsideFailed)
+	if suspected := o.Suspected; suspected != nil {
+		o.Suspected = func(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
+			defer recovered(log)
+			suspected(u, e, suspicions, alone)
+		}
+	}
 	o.DeadLettered = guarded1(log, o.DeadLettered)
 	o.WaitsForType = guarded2(log, o.WaitsForType)
 	o.CommitFailed = guarded2(log, o.CommitFailed)
@@ -118,6 +141,18 @@ func observe2[T, V any](f func(T, V), t T, v V) {
 func (o *Observer) retried(u event.Unit, e *event.Envelope, attempt int, err error) {
 	if o.Retried != nil {
 		o.Retried(u, e, attempt, err)
+	}
+}
+
+func (o *Observer) asideFailed(u event.Unit, e *event.Envelope, err error) {
+	if o.AsideFailed != nil {
+		o.AsideFailed(u, e, err)
+	}
+}
+
+func (o *Observer) suspected(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
+	if o.Suspected != nil {
+		o.Suspected(u, e, suspicions, alone)
 	}
 }
 

@@ -24,11 +24,13 @@ type running struct {
 	units  *table
 	calls  calls
 	alarms *alarms
+	gate   gate
 
 	bequeathed sync.Map // event.Unit -> *bequest
 
 	origin time.Time // of ticks
 
+	ending chan struct{}   // closed when Stop begins
 	ctx    context.Context // of calls of port and store; cancelled when Stop has run out of patience
 	cancel context.CancelCauseFunc
 	nested context.Context // what behaviors see the values of, where nobody waits for them
@@ -50,6 +52,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	}
 	run := &running{
 		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),
+		ending: make(chan struct{}),
 	}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	run.nested = transport.Nested(run.ctx)
@@ -73,6 +76,10 @@ func (r *running) later(d time.Duration, f func()) {
 }
 
 func (r *running) wake(id event.Unit) { r.post(id, func(b *inbox) { b.mu.wake = true }) }
+
+func (r *running) resume(id event.Unit) {
+	r.post(id, func(b *inbox) { b.mu.acted, b.mu.wake = true, true })
+}
 
 // post changes the inbox of a unit, which comes to life for it; nil for a name that is not registered and once Stop has begun.
 func (r *running) post(id event.Unit, change func(*inbox)) *unit {

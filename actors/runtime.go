@@ -160,15 +160,38 @@ func (r *Runtime) Wake(u event.Unit) {
 	}
 }
 
-// Resume has a unit read its halt again, after it was lifted in the store.
+// Resume has a unit look again at what keeps it from its streams and at what it set aside, after somebody acted on it in the store,
+// whatever the act was.
 func (r *Runtime) Resume(u event.Unit) {
 	if run := r.running.Load(); run != nil {
-		run.post(u, func(b *inbox) { b.mu.acted, b.mu.wake = true, true })
+		run.resume(u)
 	}
 }
 
-// Drive wakes a unit and returns when it has passed, or halted before, everything in lane up to seq, or ctx is done. What it
-// commits meanwhile is told under ctx. See transport.Node.
+// ResumeAll does the same for every live unit of a handler or entity kind, after somebody acted on all of it. Units that are not live find
+// out when they come to life; it wakes none of them.
+func (r *Runtime) ResumeAll(name string) {
+	run := r.running.Load()
+	if run == nil {
+		return
+	}
+	for units := range run.units.shardwise() {
+		for _, u := range units {
+			if u.id.Name == name {
+				run.resume(u.id)
+			}
+		}
+	}
+	run.bequeathed.Range(func(id, _ any) bool { // the next of this id would go on from what the one before had recovered
+		if id := id.(event.Unit); id.Name == name {
+			run.resume(id)
+		}
+		return true
+	})
+}
+
+// Drive wakes a unit and returns when it has passed, or halted before, everything in lane up to seq and what it set aside and is due, or
+// ctx is done. With seq 0 it returns when the unit has nothing to do. What it commits meanwhile is told under ctx. See transport.Node.
 func (r *Runtime) Drive(ctx context.Context, u event.Unit, lane event.LaneRef, seq event.Sequence) error {
 	run := r.running.Load()
 	if run == nil {

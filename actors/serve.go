@@ -16,7 +16,7 @@ import (
 const batch = 32
 
 // serve lets the behavior answer asks that wait, and timers that rang, until one of them goes wrong.
-func (u *unit) serve(e *partitions.Serve) partitions.Input {
+func (u *unit) serve(e *partitions.Serve) partitions.ServeDone {
 	var done partitions.ServeDone
 	for i := 0; i < batch && done.Outcome == partitions.OK; i++ {
 		k, timer := u.inbox.next()

@@ -49,6 +49,7 @@ func (r *Runtime) beginStop() *stopping {
 	if run := r.running.Load(); run != nil {
 		r.mu.stopping = &stopping{run: run}
 		r.running.Store(nil)
+		close(run.ending)
 		run.units.close()
 		run.calls.close()
 	}

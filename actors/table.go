@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"sync"
 
@@ -61,6 +62,33 @@ func (t *table) get(id event.Unit, make func() *unit) *unit {
 	s.mu.units[id] = u
 	t.add(1)
 	return u
+}
+
+// find gives the unit, nil when there is none.
+func (t *table) find(id event.Unit) *unit {
+	s := t.shard(id)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.mu.units[id]
+}
+
+// shardwise gives the units there are, some at a time, valid until the next. No lock is held meanwhile.
+func (t *table) shardwise() iter.Seq[[]*unit] {
+	return func(yield func([]*unit) bool) {
+		var some []*unit
+		for i := range t.shards {
+			s := &t.shards[i]
+			some = some[:0]
+			s.mu.RLock()
+			for _, u := range s.mu.units {
+				some = append(some, u)
+			}
+			s.mu.RUnlock()
+			if !yield(some) {
+				return
+			}
+		}
+	}
 }
 
 // remove forgets a unit; it may have been removed already, and another have taken its place.

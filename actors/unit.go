@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +24,12 @@ type unit struct {
 	inbox inbox
 	watch watch
 
+	// Shown by the actor's goroutine to anybody.
+
+	shown   shown                  // the phase of the machine
+	head    atomic.Int64           // when the entry was emitted that is next, in ms; 0 = none is known
+	suspect atomic.Pointer[InHand] // nil unless a suspect is in hand
+
 	// All below belongs to the actor's goroutine.
 
 	machine *partitions.Machine
@@ -35,9 +39,14 @@ type unit struct {
 	told    bool              // the machine knows that something waits for the behavior
 	resting bool              // the machine holds nothing
 	acted   bool              // a person acted, and the unit has not recovered since
+	stop    stop              // as recovered, or written since
+	due     bool              // rows set aside may be to be applied
 	drained bool
-	entry   *event.Envelope // applied last
-	inside  bool            // an entry is being applied
+	phase   partitions.Phase // as shown
+	entry   *event.Envelope  // applied last
+	inside  bool             // an entry is being applied
+
+	suspicions int // of the entry that WriteTried was about
 
 	behavior
 }
@@ -50,6 +59,7 @@ func newUnit(run *running, prog *program, id event.Unit) *unit {
 	u.machine = partitions.New(&prog.config, id, prog.lanes(id.Key))
 	u.alarm.ring = func() { u.post(func(b *inbox) { b.mu.timer = true }) }
 	u.watch.alarm.ring = u.overdue
+	u.shown.set(u.phase, run.tick())
 	u.behavior.init(prog)
 	if before, ok := run.bequeathed.LoadAndDelete(id); ok {
 		u.inherit(before.(*bequest))
@@ -141,9 +151,11 @@ func (u *unit) step() bool {
 	if in == nil {
 		return false
 	}
-	for _, e := range u.machine.Step(u.run.tick(), in) {
+	now := u.run.tick()
+	for _, e := range u.machine.Step(now, in) {
 		u.do(e)
 	}
+	u.show(now)
 	u.settleDrives()
 	if e := u.pending; e != nil {
 		u.pending = nil
@@ -200,6 +212,7 @@ func (u *unit) do(e partitions.Effect) {
 		u.note(e)
 	case *partitions.Idle:
 		u.resting = true
+		u.settle(func(d *drive) bool { return d.seq == 0 && !u.drained }, nil)
 		u.settle(func(*drive) bool { return true }, u.restError(e))
 	default:
 		u.pending = e
@@ -229,16 +242,24 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 	case *partitions.Fetch:
 		return u.fetch(e)
 	case *partitions.Apply:
-		u.inside = true
-		done := u.apply(e)
-		u.inside = false // not deferred: it stays when the goroutine ends
-		return done
+		if e.Suspect || e.Alone {
+			return u.applySuspect(e)
+		}
+		return u.applyInside(e)
 	case *partitions.Serve:
 		return u.serve(e)
 	case *partitions.WriteHalt:
 		return u.writeHalt(e)
 	case *partitions.WriteDead:
 		return u.writeDead(e)
+	case *partitions.WriteParked:
+		return u.writeParked(e)
+	case *partitions.WriteTried:
+		return u.writeTried(e)
+	case *partitions.FetchAside:
+		return u.fetchAside(e)
+	case *partitions.SettleAside:
+		return u.settleAside(e)
 	case *partitions.CommitPassed:
 		_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves)})
 		return partitions.CommitPassedDone{Outcome: outcomeOf(err), Err: err}
@@ -252,30 +273,6 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 	panic("actors: the machine asks for " + e.String() + ", which no unit can do")
 }
 
-func (u *unit) recover(e *partitions.Recover) partitions.Input {
-	ask := []eventstore.Ask{{Unit: u.id, Generation: e.Generation, Lanes: u.prog.lanes(u.id.Key)}}
-	read := u.run.rt.cfg.Store.Recover
-	if e.Raise {
-		read = u.run.rt.cfg.Store.Raise
-	}
-	got, err := read(u.run.ctx, ask)
-	if err != nil {
-		return partitions.RecoverDone{Outcome: outcomeOf(err), Err: err}
-	}
-	done := partitions.RecoverDone{Raised: got[0].Raised, Generation: got[0].Generation, Checkpoints: got[0].Checkpoints}
-	h := got[0].Halt
-	if u.acted && h == nil {
-		observe(u.run.rt.cfg.Observer.Resumed, u.id) // the machine may be too new to have known of the halt
-	}
-	u.acted = false
-	if h != nil {
-		done.Halt = &partitions.Failure{
-			Lane: h.Lane, Sequence: h.Sequence, EventID: h.EventID, EventType: h.EventType, Attempts: h.Attempts, Reason: h.Reason, Error: h.Error,
-		}
-	}
-	return done
-}
-
 func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
 	held := partitions.Held{Unit: u.id, Generation: e.Generation}
 	read := u.run.port.Fetch
@@ -283,45 +280,10 @@ func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
 		read = u.run.port.Advance
 	}
 	got, err := read(u.run.ctx, held, e.Positions, e.Max)
+	if len(got.Entries) > 0 {
+		u.showHead(&got.Entries[0])
+	}
 	return partitions.FetchDone{Outcome: partitions.OutcomeOf(err), Fetched: got, Err: err}
-}
-
-func (u *unit) writeHalt(e *partitions.WriteHalt) partitions.Input {
-	f := e.Halt
-	halt := &eventstore.Halt{
-		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, EventType: f.EventType, Attempts: f.Attempts,
-		Reason: f.Reason, Error: errorText(f.Error), Since: u.run.rt.stamp(), Generation: e.Generation,
-	}
-	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Halt: halt})
-	if err == nil {
-		observe(u.run.rt.cfg.Observer.Halted, *halt)
-	}
-	return partitions.WriteHaltDone{Outcome: outcomeOf(err), Err: err}
-}
-
-func (u *unit) writeDead(e *partitions.WriteDead) partitions.Input {
-	f := e.Dead
-	dead := eventstore.Dead{
-		Unit: u.id, Lane: f.Lane, Sequence: f.Sequence, EventID: f.EventID, Type: f.EventType, Attempts: f.Attempts,
-		Reason: f.Reason, Error: errorText(f.Error), Time: u.run.rt.stamp(),
-	}
-	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Advance: advances(e.Moves), Dead: []eventstore.Dead{dead}})
-	if err == nil {
-		observe(u.run.rt.cfg.Observer.DeadLettered, dead)
-	}
-	return partitions.WriteDeadDone{Outcome: outcomeOf(err), Err: err}
-}
-
-// maxErrorText is how many bytes are kept of the text of the error that halted a unit or made a dead letter.
-const maxErrorText = 4 << 10
-
-// errorText makes the text of an error fit to be kept: not too long, and valid UTF-8.
-func errorText(s string) string {
-	const more = " ..."
-	if len(s) <= maxErrorText {
-		return strings.ToValidUTF8(s, "?")
-	}
-	return strings.ToValidUTF8(s[:maxErrorText-len(more)], "?") + more
 }
 
 // write commits what no behavior had a part in.
@@ -356,7 +318,7 @@ func outcomeOf(err error) partitions.Outcome {
 		return partitions.OK
 	case errors.Is(err, eventstore.ErrStale):
 		return partitions.Stale
-	case errors.Is(err, eventstore.ErrCheckpointMoved):
+	case errors.Is(err, eventstore.ErrCheckpointMoved), errors.Is(err, eventstore.ErrAsideMoved):
 		return partitions.Moved
 	case errors.Is(err, eventstore.ErrUnknownCommit):
 		return partitions.Unknown
@@ -378,7 +340,10 @@ func (u *unit) refuse(err error, current bool) {
 // settleDrives lets those go who waited for what is done now.
 func (u *unit) settleDrives() {
 	stopped := u.stopped()
-	u.settle(func(d *drive) bool { return stopped || u.machine.Applied(d.lane) >= d.seq }, nil)
+	through := stopped || !u.due
+	u.settle(func(d *drive) bool {
+		return stopped || through && d.seq > 0 && u.machine.Applied(d.lane) >= d.seq || d.seq == 0 && u.phase == partitions.PhaseReady
+	}, nil)
 }
 
 // stopped reports whether the unit reads no further until somebody acts.
@@ -404,7 +369,10 @@ func (u *unit) note(n *partitions.Note) {
 		why = errors.New(n.Why)
 	}
 	switch n.Kind {
-	case partitions.NoteHalted, partitions.NoteDead, partitions.NoteResumed: // told where it happened
+	case partitions.NoteHalted, partitions.NoteDead, partitions.NoteParked, partitions.NoteResumed: // told where it happened
+	case partitions.NoteSuspect: // told when it is applied
+	case partitions.NoteUnparked, partitions.NoteReplayed, partitions.NoteAsideFailed:
+		u.noteAside(n)
 	case partitions.NoteRetry:
 		o.retried(u.id, u.entry, n.Attempt, why)
 	case partitions.NoteAnew:
@@ -444,67 +412,6 @@ func (u *unit) unavailable(why error) {
 		err = errors.Join(ErrUnavailable, why)
 	}
 	u.refuse(err, false)
-}
-
-// watch looks after the one attempt that a unit makes at a time.
-type watch struct {
-	current atomic.Pointer[attempt]
-	alarm   alarm
-	mu      struct {
-		sync.Mutex
-		at partitions.Tick // what the alarm is set to; 0 = not set
-	}
-}
-
-// begin notes that a behavior is about to be called.
-func (u *unit) begin(a *attempt) {
-	u.watch.current.Store(a)
-	if a.deadline != 0 {
-		u.look(a.deadline)
-	}
-}
-
-// look has overdue called at a time, unless it will be called before.
-func (u *unit) look(at partitions.Tick) {
-	w := &u.watch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mu.at == 0 || at < w.mu.at {
-		w.mu.at = at
-		u.run.alarms.set(&w.alarm, u.run.at(at))
-	}
-}
-
-// end notes that it has returned.
-func (u *unit) end(a *attempt) {
-	u.watch.current.Store(nil)
-	a.unblockAll()
-}
-
-// patience is how long a behavior may ignore the end of its context before that is reported, and its slot given to others.
-const patience = time.Second
-
-// overdue is called when an attempt may have taken too long. The alarm is set for one attempt and left for those after it,
-// so that most attempts cost the watch nothing: it may find another one, or none.
-func (u *unit) overdue() {
-	u.watch.mu.Lock()
-	u.watch.mu.at = 0
-	u.watch.mu.Unlock()
-	a := u.watch.current.Load()
-	if a == nil || a.deadline == 0 {
-		return
-	}
-	now := u.run.tick()
-	switch {
-	case now < a.deadline:
-		u.look(a.deadline)
-	case a.interrupt(ErrTimeout):
-		u.look(now.Add(patience))
-	default:
-		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
-		a.block() // never undone: until it returns
-		u.look(now.Add(max(patience, u.prog.desc.Timeout)))
-	}
 }
 
 // context gives what a behavior inherits the values of: those of whoever waits for the unit, if anybody does.
