@@ -28,7 +28,13 @@ func (m *Machine) next() bool {
 		m.anew(WhyActed)
 		return true
 	}
-	if m.demand && !m.served {
+	if m.owed != nil {
+		if !m.must || m.now >= m.again {
+			m.writeOwed()
+		}
+		return false
+	}
+	if m.demand && !m.served && !m.counted { // once it is counted, nothing comes before a suspect: it would be blamed
 		m.serve() // asks first, but the stream has a turn between two of them
 		return false
 	}
@@ -44,7 +50,7 @@ func (m *Machine) next() bool {
 
 // drop gives up an activation whose lease must not be relied on. The lease itself is left to lapse.
 func (m *Machine) drop() {
-	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.passed > 0 || m.mustAck()
+	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.due || m.passed > 0 || m.mustAck()
 	m.forget()
 	m.own, m.lost, m.suspect = none, "", false
 	m.backOff(m.failures)
@@ -119,15 +125,21 @@ func (m *Machine) stream() bool {
 	case m.settle != nil:
 		m.write()
 		return false
+	case m.due:
+		return m.resume()
 	}
 	head := m.head()
 	switch {
 	case m.blocked() || m.now < m.again: // head found out
 		return m.blocked()
-	case head != nil && head.ref.Lane == event.Backfill && m.woken:
+	case head != nil && head.ref.Lane == event.Backfill && m.woken && !m.counted:
 		m.entries, m.unread = nil, true // what woke us may be in the primary lane, which goes first
 		return true
+	case head != nil && m.parking(head.ref.Category):
+		return m.parkBehind()
 	case head != nil && m.now < head.retryAt:
+	case head != nil && m.suspect && !m.counted:
+		return m.count(head)
 	case head != nil:
 		m.apply(head)
 	case m.passed >= m.cfg.PassedMax:
@@ -158,10 +170,10 @@ func (m *Machine) head() *lane {
 		case e.Sequence <= l.at: // applied already, all it needs is to be acknowledged
 			m.reack = m.cfg.Leased
 		default:
-			switch m.handling(e) {
-			case Handle:
+			switch how := m.handling(e); {
+			case how == Handle, how == AwaitNewer && m.parking(l.ref.Category):
 				return l
-			case AwaitNewer:
+			case how == AwaitNewer:
 				m.newer, m.entries = true, nil
 				m.note(Note{Kind: NoteNewer, Lane: l.ref, Sequence: e.Sequence, Why: e.Type})
 				return nil
@@ -170,7 +182,7 @@ func (m *Machine) head() *lane {
 			m.passed++
 			m.took = true
 		}
-		if m.pop(); len(m.entries) == 0 && !m.took {
+		if m.pop(1); len(m.entries) == 0 && !m.took {
 			m.misread(NoteTrouble, e, "nothing but what was applied already")
 		}
 	}
@@ -201,19 +213,24 @@ func (m *Machine) apply(head *lane) {
 	if head.failed == e.Sequence {
 		attempt += head.attempts
 	}
-	m.eff.apply = Apply{Generation: m.gen, Entry: e, Attempt: attempt, Fresh: m.enter(callApply), Suspect: m.suspect, Moves: m.moves(head, e)}
+	m.eff.apply = Apply{
+		Generation: m.gen, Entry: e, Attempt: attempt, Fresh: m.enter(callApply),
+		Suspect: m.suspect, Alone: m.suspect && m.tried.Alone > 0, Untry: m.untry(head.ref, e.Sequence), Moves: m.moves(m.entries[:1]),
+	}
 	m.emit(&m.eff.apply)
 }
 
-// moves gives the checkpoints to move with the next commit: that of past to e, and those that are behind because entries
-// were passed over. past may be nil.
-func (m *Machine) moves(past *lane, e *event.Envelope) []Move {
+// moves gives the checkpoints to move with the next commit: past entries that it deals with, in order, and those that are behind
+// because entries were passed over.
+func (m *Machine) moves(past []event.Envelope) []Move {
 	m.eff.moves = m.eff.moves[:0]
 	for i := range m.lanes {
 		l := &m.lanes[i]
 		mv := Move{Lane: l.ref, From: l.durable, To: l.at, EventID: l.id}
-		if l == past {
-			mv.To, mv.EventID = e.Sequence, e.ID
+		for j := range past {
+			if e := &past[j]; e.Ref() == l.ref {
+				mv.To, mv.EventID = e.Sequence, e.ID
+			}
 		}
 		if mv.To > mv.From {
 			m.eff.moves = append(m.eff.moves, mv)
@@ -222,22 +239,9 @@ func (m *Machine) moves(past *lane, e *event.Envelope) []Move {
 	return m.eff.moves
 }
 
-// write makes durable what becomes of an entry that cannot be applied.
-func (m *Machine) write() {
-	if m.dead {
-		m.asked = callDead
-		m.eff.dead = WriteDead{Generation: m.gen, Dead: m.settle, Moves: m.moves(m.laneOf(m.settle.Lane), &m.entries[0])}
-		m.emit(&m.eff.dead)
-		return
-	}
-	m.asked = callHalt
-	m.eff.halt = WriteHalt{Generation: m.gen, Halt: m.settle, Moves: m.moves(nil, nil)}
-	m.emit(&m.eff.halt)
-}
-
 func (m *Machine) commitPassed() {
 	m.asked = callPassed
-	m.eff.passed = CommitPassed{Generation: m.gen, Moves: m.moves(nil, nil)}
+	m.eff.passed = CommitPassed{Generation: m.gen, Moves: m.moves(nil)}
 	m.emit(&m.eff.passed)
 }
 
@@ -279,6 +283,11 @@ func (m *Machine) idle() bool { return !m.keep && m.now >= m.idleSince.Add(m.cfg
 func (m *Machine) leave(ifIdle bool) bool {
 	switch {
 	case m.now < m.again && !m.hurry:
+	case m.owed != nil && (m.must || !m.hurry):
+		m.writeOwed()
+	case m.counted:
+		m.uncount()
+		return true
 	case m.settle != nil && !m.hurry:
 		m.write()
 	case m.passed > 0 && !m.hurry:
@@ -308,7 +317,7 @@ func (m *Machine) release(ifIdle bool) {
 // setTimer has the shell call back when something may be due. A timer that fires too early costs less than setting it anew
 // whenever the unit has been at work, so one is only replaced by an earlier one.
 func (m *Machine) setTimer() {
-	at := m.due()
+	at := m.dueAt()
 	if at == 0 && m.resting && m.armed != 0 || at != 0 && (m.armed == 0 || at < m.armed) {
 		m.armed = at
 		m.eff.timer = SetTimer{At: at}
@@ -316,8 +325,8 @@ func (m *Machine) setTimer() {
 	}
 }
 
-// due gives the tick at which the facts ask for something else although nothing has happened, 0 when there is none.
-func (m *Machine) due() Tick {
+// dueAt gives the tick at which the facts ask for something else although nothing has happened, 0 when there is none.
+func (m *Machine) dueAt() Tick {
 	var at Tick
 	for _, t := range [...]Tick{m.leaseDue(), m.againDue(), m.retryAt(), m.idleDue()} {
 		if t > m.now && (at == 0 || t < at) {
@@ -343,7 +352,12 @@ func (m *Machine) againDue() Tick {
 
 // retryAt gives when the entry that is next may be tried again, 0 = it may be now.
 func (m *Machine) retryAt() Tick {
-	if m.own != serving || m.asked != callNone || m.blocked() || len(m.entries) == 0 {
+	switch {
+	case m.own != serving || m.asked != callNone || m.blocked():
+		return 0
+	case m.due && len(m.asides) > 0:
+		return m.asideTry.again
+	case m.due || len(m.entries) == 0:
 		return 0
 	}
 	if l := m.laneOf(m.entries[0].Ref()); l != nil {
@@ -353,7 +367,7 @@ func (m *Machine) retryAt() Tick {
 }
 
 func (m *Machine) idleDue() Tick {
-	if m.own != serving || m.asked != callNone || m.keep || len(m.entries) > 0 {
+	if m.own != serving || m.asked != callNone || m.keep || m.due || len(m.entries) > 0 {
 		return 0
 	}
 	return m.idleSince.Add(m.cfg.IdleAfter)

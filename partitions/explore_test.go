@@ -478,7 +478,7 @@ func (m *Machine) key() machineKey {
 }
 
 func (m *Machine) asking() string {
-	return [...]string{"nothing", "acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "commit passed", "passivate", "release"}[m.asked]
+	return [...]string{"nothing", "acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "commit passed", "passivate", "release"}[m.asked]
 }
 
 // clone copies a machine with whatever is outstanding.

@@ -89,8 +89,8 @@ func TestInterleavings(t *testing.T) {
 			says: "",
 		}, {
 			rule: "try again with the instance that failed: it remembers what was never committed",
-			told: tell(owned(), recovered(8, 0, 0), read(entry("order", 9)), committed(), read(entry("order", 10)), failed(partitions.Retry), later(100*time.Millisecond)),
-			says: "apply at 7: order:a #10, attempt 2, new instance; moves order:a 9->10",
+			told: tell(owned(), recovered(8, 0, 0), read(entry("order", 9)), committed(), read(entry("order", 10)), failed(partitions.Retry), partitions.WriteTriedDone{}, later(100*time.Millisecond)),
+			says: "apply at 7: order:a #10, attempt 2, new instance, untry; moves order:a 9->10",
 		}, {
 			rule: "take a refused checkpoint for 'applied already' and go on: with a state that ran the event twice",
 			told: tell(owned(), recovered(8, 0, 0), read(entry("order", 9), entry("order", 10)), partitions.ApplyDone{Outcome: partitions.Moved}),

@@ -25,6 +25,7 @@ type Machine struct {
 	deadline Tick             // of the lease; where units are leased
 	lost     string           // why the lease must not be relied on any more, "" = it may
 	suspect  bool             // left unclean, and nothing of it has run yet
+	based    bool             // likewise, and base is known
 
 	// What is wanted.
 	unread     bool // there may be something to read
@@ -39,8 +40,21 @@ type Machine struct {
 	halt   *Failure
 	paused bool
 	newer  bool
-	settle *Failure // entry that is to be halted at or set aside
-	dead   bool     // set it aside
+	settle *Failure // entry that cannot be applied
+	fate   fate     // what becomes of it
+
+	// What was set aside.
+	parked   []Parked // categories of which entries are parked
+	due      bool     // entries set aside are to be applied, before the stream
+	asides   []Aside  // read and not dealt with yet
+	asideTry asideTry
+
+	// What the store knows of attempts at the next entry.
+	tried   Tried  // Sequence 0 = nothing
+	base    Tried  // the same, before the present suspicion was counted
+	counted bool   // it was, and the entry has not run yet
+	owed    *Tried // to be written before anything else runs
+	must    bool   // what is owed takes something back
 
 	// The stream.
 	lanes   []lane
@@ -74,6 +88,13 @@ type Machine struct {
 		serve     Serve
 		halt      WriteHalt
 		dead      WriteDead
+		parked    WriteParked
+		failures  []Failure
+		write     WriteTried
+		tried     Tried
+		asides    FetchAside
+		aside     AsideRef
+		settle    SettleAside
 		passed    CommitPassed
 		moves     []Move
 		passivate Passivate
@@ -108,9 +129,23 @@ const (
 	callServe
 	callHalt
 	callDead
+	callParked
+	callTried
+	callFetchAside
+	callSettleAside
 	callPassed
 	callPassivate
 	callRelease
+)
+
+// fate is what becomes of an entry that cannot be applied.
+type fate uint8
+
+const (
+	fateHalt fate = iota // the unit halts before it
+	fateDead             // it becomes a dead letter
+	fatePark             // it is parked
+	fateStay             // it stays set aside, as it was before
 )
 
 // lane is the unit's place in one lane.
@@ -174,11 +209,13 @@ func (m *Machine) Phase() Phase {
 			return PhaseAdvancing
 		}
 		return PhaseFetching
+	case callFetchAside:
+		return PhaseFetching
 	case callApply:
 		return PhaseApplying
 	case callServe:
 		return PhaseServing
-	case callHalt, callDead:
+	case callHalt, callDead, callParked, callTried, callSettleAside:
 		return PhaseSettling
 	case callPassed:
 		return PhasePassing
@@ -234,12 +271,18 @@ func (m *Machine) String() string {
 			}
 		}
 	}
+	for _, p := range m.parked {
+		fmt.Fprintf(&b, ", %d of %s parked", p.Count, p.Category)
+	}
+	if t := &m.tried; t.Sequence != 0 {
+		fmt.Fprintf(&b, ", tried %s", place(t.Lane, t.Sequence))
+	}
 	for _, fact := range []struct {
 		is   bool
 		name string
 	}{
 		{m.lost != "", "lost"}, {m.unread, "unread"}, {m.demand, "demand"}, {m.acted, "acted"}, {m.draining, "draining"},
-		{m.hung, "hung"}, {m.suspect, "suspect"}, {m.instance, "instance"}, {m.keep, "keep"},
+		{m.hung, "hung"}, {m.due, "due"}, {m.suspect, "suspect"}, {m.counted, "counted"}, {m.instance, "instance"}, {m.keep, "keep"},
 	} {
 		if fact.is {
 			b.WriteString(", " + fact.name)

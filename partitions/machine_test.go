@@ -131,6 +131,7 @@ func TestJitterIsAskedForEveryDelay(t *testing.T) {
 	m.Step(now, read(entry("order", 1)))
 	for _, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		m.Step(now, failed(partitions.Retry))
+		m.Step(now, partitions.WriteTriedDone{})
 		m.Step(now, partitions.TimerFired{}) // early
 		now = now.Add(want/4 - 1)
 		if m.Step(now, partitions.TimerFired{}); m.Phase() != partitions.PhaseBackoff {

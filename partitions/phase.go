@@ -13,7 +13,7 @@ const (
 	PhaseApplying                // an entry is in the behavior, or waits for its turn there
 	PhaseServing                 // an ask is in the behavior, or waits for its turn there
 	PhaseBackoff                 // something failed and is tried again when a timer fires
-	PhaseSettling                // a halt or a dead letter is being written
+	PhaseSettling                // what becomes of an entry is being written: a halt, a dead letter, attempts at it, ...
 	PhasePassing                 // checkpoints over entries passed over are being committed
 	PhaseDraining                // the unit is being given up
 	PhaseHalted                  // an entry cannot be applied, a person decides

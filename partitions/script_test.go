@@ -92,7 +92,7 @@ func (s *script) on(name string) {
 	s.t.Fatalf("no node %q", name)
 }
 
-// unit makes a machine: unit [A] [leased] [asks] [set-aside] [attempts=3] [read-ahead=2] [passed-max=2] [lanes=(order, payment)].
+// unit makes a machine: unit [A] [leased] [asks] [set-aside | park] [max-parked=2] [max-crashes=2] [attempts=3] [read-ahead=2] [passed-max=2] [lanes=(order, payment)].
 func (s *script) unit(d *datadriven.TestData) {
 	s.node = &node{}
 	s.nodes = append(s.nodes, s.node)
@@ -114,6 +114,12 @@ func (s *script) unit(d *datadriven.TestData) {
 			s.cfg.Asks = true
 		case "set-aside":
 			s.cfg.Policy = partitions.SetAside
+		case "park":
+			s.cfg.Policy = partitions.ParkUnit
+		case "max-parked":
+			s.cfg.MaxParked = s.number(a.Vals[0])
+		case "max-crashes":
+			s.cfg.MaxCrashes = s.number(a.Vals[0])
 		case "attempts":
 			s.cfg.Attempts = s.number(a.Vals[0])
 		case "read-ahead":
@@ -200,6 +206,14 @@ func (s *script) input(d *datadriven.TestData) partitions.Input {
 		return partitions.WriteHaltDone{Outcome: s.outcome(d), Err: s.err(d)}
 	case "dead-written":
 		return partitions.WriteDeadDone{Outcome: s.outcome(d), Err: s.err(d)}
+	case "parked":
+		return partitions.WriteParkedDone{Outcome: s.outcome(d), Err: s.err(d)}
+	case "tried-written":
+		return partitions.WriteTriedDone{Outcome: s.outcome(d), Err: s.err(d)}
+	case "aside":
+		return s.aside(d)
+	case "settled":
+		return partitions.SettleAsideDone{Outcome: s.outcome(d), Err: s.err(d)}
 	case "passed-committed":
 		return partitions.CommitPassedDone{Outcome: s.outcome(d), Err: s.err(d)}
 	case "passivated":
@@ -229,7 +243,7 @@ func (s *script) acquired(d *datadriven.TestData) partitions.AcquireDone {
 	return in
 }
 
-// recovered [order=3] [halted=order#4] [paused] | recovered refused=8 | recovered failed error=...
+// recovered [order=3] [halted=order#4] [paused] [parked=(order, order, payment)] [due] [tried=(order#4, attempts, suspicions, alone)] | recovered refused=8 | recovered failed error=...
 func (s *script) recovered(d *datadriven.TestData) partitions.RecoverDone {
 	in := partitions.RecoverDone{Outcome: s.outcome(d), Err: s.err(d), Raised: s.cfg.Leased}
 	for _, ref := range s.lanes {
@@ -241,6 +255,16 @@ func (s *script) recovered(d *datadriven.TestData) partitions.RecoverDone {
 			in.Raised, in.Generation = false, event.Generation(s.number(a.Vals[0]))
 		case "paused":
 			in.Paused = true
+		case "due":
+			in.Due = true
+		case "parked":
+			in.Parked = s.parked(a.Vals)
+		case "tried":
+			ref, seq := s.place(a.Vals[0])
+			in.Tried = &partitions.Tried{
+				Lane: ref, Sequence: seq, EventID: a.Vals[0], EventType: "order.placed",
+				Attempts: s.number(a.Vals[1]), Suspicions: s.number(a.Vals[2]), Alone: s.number(a.Vals[3]),
+			}
 		case "halted":
 			ref, seq := s.place(a.Vals[0])
 			in.Halt = &partitions.Failure{Lane: ref, Sequence: seq, Reason: "poison"}
@@ -265,20 +289,61 @@ func (s *script) fetched(d *datadriven.TestData) partitions.FetchDone {
 		case a.Key == "gap":
 			in.Gap, in.Lane = true, lane(a.Vals[0])
 		case strings.Contains(a.Key, "#"):
-			name, kind, _ := strings.Cut(a.Key, ":")
-			ref, seq := s.place(name)
-			e := event.Envelope{ID: name, Type: "order.placed", Category: ref.Category, Key: ref.Key, Lane: ref.Lane, Sequence: seq}
-			switch kind {
-			case "":
-			case "void":
-				e.Type = ""
-			default:
-				e.Type = kind
-			}
-			in.Entries = append(in.Entries, e)
+			in.Entries = append(in.Entries, s.entry(a.Key))
 		}
 	}
 	return in
+}
+
+// entry reads order#4, order#5:ignored and order#6:void.
+func (s *script) entry(text string) event.Envelope {
+	name, kind, _ := strings.Cut(text, ":")
+	ref, seq := s.place(name)
+	e := event.Envelope{ID: name, Type: "order.placed", Category: ref.Category, Key: ref.Key, Lane: ref.Lane, Sequence: seq}
+	switch kind {
+	case "":
+	case "void":
+		e.Type = ""
+	default:
+		e.Type = kind
+	}
+	return e
+}
+
+// aside order#4 dead=order#5:ignored [attempts=3]
+func (s *script) aside(d *datadriven.TestData) partitions.FetchAsideDone {
+	in := partitions.FetchAsideDone{Outcome: s.outcome(d), Err: s.err(d)}
+	attempts := 0
+	for _, a := range d.CmdArgs {
+		switch {
+		case a.Key == "attempts":
+			attempts = s.number(a.Vals[0])
+		case a.Key == "dead", strings.Contains(a.Key, "#"):
+			text := a.Key
+			if a.Key == "dead" {
+				text = a.Vals[0]
+			}
+			e := s.entry(text)
+			in.Entries = append(in.Entries, partitions.Aside{AsideRef: partitions.AsideRef{Dead: a.Key == "dead", Lane: e.Ref(), Sequence: e.Sequence}, Entry: e})
+		}
+	}
+	for i := range in.Entries {
+		in.Entries[i].Attempts = attempts
+	}
+	return in
+}
+
+// parked counts categories.
+func (s *script) parked(categories []string) []partitions.Parked {
+	var all []partitions.Parked
+	for _, c := range categories {
+		if n := len(all); n > 0 && all[n-1].Category == c {
+			all[n-1].Count++
+			continue
+		}
+		all = append(all, partitions.Parked{Category: c, Count: 1})
+	}
+	return all
 }
 
 // applied [keep] | applied retry error=... | applied poison [reason=...] | applied stale | applied moved | applied unknown

@@ -2,7 +2,6 @@ package partitions
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,9 +33,7 @@ func (m *Machine) take(in Input) {
 		m.demand = true
 	case Acted:
 		m.acted, m.actedAgain = true, true
-		for i := range m.lanes {
-			m.lanes[i].attempts, m.lanes[i].retryAt = 0, 0
-		}
+		m.forgetAttempts()
 	case TimerFired:
 		m.armed = 0
 	case Renewed:
@@ -88,6 +85,22 @@ func (m *Machine) takeAnswer(in Input) {
 	case WriteDeadDone:
 		if m.answers(callDead) {
 			m.writeDeadDone(in)
+		}
+	case WriteParkedDone:
+		if m.answers(callParked) {
+			m.writeParkedDone(in)
+		}
+	case WriteTriedDone:
+		if m.answers(callTried) {
+			m.writeTriedDone(in)
+		}
+	case FetchAsideDone:
+		if m.answers(callFetchAside) {
+			m.fetchAsideDone(in)
+		}
+	case SettleAsideDone:
+		if m.answers(callSettleAside) {
+			m.settleAsideDone(in)
 		}
 	case CommitPassedDone:
 		if m.answers(callPassed) {
@@ -177,6 +190,7 @@ func (m *Machine) acquireDone(in AcquireDone) {
 		m.trouble("acquire", in.Outcome, in.Err)
 	case in.Granted:
 		m.suspect = in.Unclean || m.suspect && m.own == dropped
+		m.based = m.based && !in.Unclean
 		m.own, m.gen = granted, in.Generation
 		if m.cfg.Leased {
 			m.floor, m.deadline = max(m.floor, m.gen), m.leaseEnd(m.sent)
@@ -224,6 +238,8 @@ func (m *Machine) recoverDone(in RecoverDone) {
 		l.durable, l.durableID, l.at, l.id = p.Sequence, p.EventID, p.Sequence, p.EventID
 	}
 	m.reack = m.cfg.Leased // the group may be anywhere
+	m.parked, m.due = in.Parked, in.Due
+	m.recoverTried(in.Tried)
 	if m.suspect {
 		m.note(Note{Kind: NoteSuspect})
 	}
@@ -260,58 +276,34 @@ func (m *Machine) fetchDone(in FetchDone) {
 	m.unread = m.unread || !in.Drained
 }
 
-// missing halts the unit at an entry that the port says exists nowhere any more.
-func (m *Machine) missing(ref event.LaneRef) {
-	l := m.laneOf(ref)
-	if l == nil {
-		m.unread = true
-		m.trouble("fetch", Failed, fmt.Errorf("gap in %s, which is no lane of the unit", ref))
-		return
-	}
-	m.settle, m.dead = &Failure{Lane: ref, Sequence: l.at + 1, Reason: "missing"}, false
-}
-
 func (m *Machine) applyDone(in ApplyDone) {
-	m.suspect = false
+	m.suspect, m.counted = false, false
 	m.idleSince = m.now
-	if in.Outcome == OK {
+	aside := m.eff.apply.Aside != nil
+	switch {
+	case in.Outcome == OK && aside:
+		m.keep = in.Keep
+		m.asideApplied()
+		return
+	case in.Outcome == OK:
 		m.keep = in.Keep
 		m.committed(m.eff.apply.Moves)
-		m.pop()
+		m.pop(1)
 		return
 	}
 	m.throwAway()
-	if in.Outcome != Failed {
+	givenUp := m.cancelled && !m.hung // on by us: nobody can tell how the attempt would have gone
+	switch {
+	case in.Outcome != Failed:
 		m.notCommitted("apply", in.Outcome, in.Err)
-		return
+	case aside && !givenUp:
+		m.asideFailed(in)
+	case aside:
+	case givenUp:
+		m.returned(&m.entries[0])
+	default:
+		m.failed(in)
 	}
-	if m.cancelled && !m.hung {
-		return // the attempt was given up on, by us: nobody can tell how it would have gone
-	}
-	m.failed(in)
-}
-
-// failed counts an attempt that failed by itself, and decides what comes of it.
-func (m *Machine) failed(in ApplyDone) {
-	e := &m.entries[0]
-	l := m.laneOf(e.Ref())
-	if l.failed != e.Sequence {
-		l.failed, l.attempts = e.Sequence, 0
-	}
-	l.attempts++
-	reason := "retries exhausted"
-	if in.Class == Poison {
-		reason = cmp.Or(in.Reason, "poison")
-	} else if l.attempts < m.cfg.Attempts {
-		l.retryAt = m.now.Add(m.jitter(m.cfg.Backoff.after(l.attempts)))
-		m.note(Note{Kind: NoteRetry, Lane: l.ref, Sequence: e.Sequence, Attempt: l.attempts, Err: in.Err, Again: l.retryAt})
-		return
-	}
-	f := &Failure{Lane: l.ref, Sequence: e.Sequence, EventID: e.ID, EventType: e.Type, Attempts: l.attempts, Reason: reason}
-	if in.Err != nil {
-		f.Error = in.Err.Error()
-	}
-	m.settle, m.dead = f, m.cfg.Policy == SetAside
 }
 
 func (m *Machine) serveDone(in ServeDone) {
@@ -324,40 +316,6 @@ func (m *Machine) serveDone(in ServeDone) {
 	m.throwAway()
 	if in.Outcome != Failed {
 		m.notCommitted("serve", in.Outcome, in.Err)
-	}
-}
-
-func (m *Machine) writeHaltDone(in WriteHaltDone) {
-	if in.Outcome != OK {
-		m.notSettled("write halt", in.Outcome, in.Err)
-		return
-	}
-	m.committed(m.eff.halt.Moves)
-	m.halt, m.settle, m.entries = m.settle, nil, nil
-	m.idleSince = m.now
-	m.noteFailure(NoteHalted, m.halt)
-}
-
-func (m *Machine) writeDeadDone(in WriteDeadDone) {
-	if in.Outcome != OK {
-		m.notSettled("write dead letter", in.Outcome, in.Err)
-		return
-	}
-	m.committed(m.eff.dead.Moves)
-	m.noteFailure(NoteDead, m.settle)
-	m.settle = nil
-	m.pop()
-	m.idleSince = m.now
-}
-
-func (m *Machine) notSettled(what string, o Outcome, err error) {
-	if o != Failed {
-		m.notCommitted(what, o, err)
-		return
-	}
-	m.trouble(what, o, err)
-	if m.draining {
-		m.settle, m.again = nil, 0 // the next owner will find out for itself
 	}
 }
 
@@ -381,6 +339,7 @@ func (m *Machine) releaseDone(in ReleaseDone) {
 		m.unread, m.idleSince = true, m.now
 	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
 		// Where it is not certain, it will lapse, or an acquisition supersedes it.
+		m.unread = m.unread || m.due
 		m.forget()
 		m.own, m.lost, m.suspect = none, "", false
 	default:
@@ -398,6 +357,9 @@ func (m *Machine) committed(moves []Move) {
 		l := m.laneOf(mv.Lane)
 		l.durable, l.durableID, l.at, l.id = mv.To, mv.EventID, mv.To, mv.EventID
 		l.retryAt = 0
+		if mv.Lane == m.tried.Lane && mv.To >= m.tried.Sequence {
+			m.tried = Tried{} // with the commit, or because it is void now
+		}
 	}
 	m.passed, m.failures, m.took = 0, 0, true
 }
@@ -440,6 +402,8 @@ func (m *Machine) forget() {
 		m.throwAway()
 	}
 	m.entries, m.settle, m.passed, m.reack, m.hung = nil, nil, 0, false, false
+	m.parked, m.due, m.asides = nil, false, nil
+	m.tried, m.counted, m.owed = Tried{}, false, nil
 }
 
 // trouble notes a call that did not work out and when the next may be made.
@@ -467,18 +431,10 @@ func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
 func (m *Machine) note(n Note) { m.emit(&n) }
 
-func (m *Machine) noteFailure(kind NoteKind, f *Failure) {
-	n := Note{Kind: kind, Lane: f.Lane, Sequence: f.Sequence, Why: f.Reason}
-	if f.Error != "" {
-		n.Err = errors.New(f.Error)
-	}
-	m.note(n)
-}
-
-// pop lets go of the entry that was dealt with.
-func (m *Machine) pop() {
+// pop lets go of the next n entries, which were dealt with.
+func (m *Machine) pop(n int) {
 	m.eff.apply.Entry = nil
-	if m.entries = m.entries[1:]; len(m.entries) == 0 {
+	if m.entries = m.entries[n:]; len(m.entries) == 0 {
 		m.entries = nil // the array is not to stay as long as the unit
 	}
 }

@@ -1,0 +1,141 @@
+package partitions
+
+import "slices"
+
+// Entries that were set aside and are to be applied now come before the stream, which is not read meanwhile: what it would bring
+// of a parked category has to go behind them. They are due in the store, so nothing of this is to be remembered here.
+
+// asideTry is what is known of attempts at an entry that was set aside.
+type asideTry struct {
+	of    AsideRef
+	fails int
+	again Tick
+}
+
+// resume takes the next step with what was set aside.
+func (m *Machine) resume() bool {
+	switch {
+	case len(m.asides) == 0:
+		m.asked = callFetchAside
+		m.eff.asides = FetchAside{Generation: m.gen, Max: m.cfg.ReadAhead}
+		m.emit(&m.eff.asides)
+		return false
+	case m.now < m.asideTry.again:
+		return false
+	}
+	a := &m.asides[0]
+	switch m.handling(&a.Entry) {
+	case AwaitNewer:
+		m.note(Note{Kind: NoteNewer, Lane: a.Lane, Sequence: a.Sequence, Why: a.Entry.Type})
+		m.newer, m.asides = true, nil
+		return true
+	case PassOver:
+		m.settleAside(nil)
+	default:
+		m.applyAside(a)
+	}
+	return false
+}
+
+func (m *Machine) applyAside(a *Aside) {
+	attempt := 1
+	if m.asideTry.of == a.AsideRef {
+		attempt += m.asideTry.fails
+	}
+	m.eff.aside = a.AsideRef
+	m.eff.apply = Apply{
+		Generation: m.gen, Entry: &a.Entry, Attempt: attempt, Fresh: m.enter(callApply),
+		Suspect: m.suspect, Alone: m.suspect, Aside: &m.eff.aside,
+	}
+	m.emit(&m.eff.apply)
+}
+
+// settleAside ends the attempts at the next entry that was set aside: for good when there is nothing to apply, f being nil.
+func (m *Machine) settleAside(f *Failure) {
+	m.asked = callSettleAside
+	m.eff.settle = SettleAside{Generation: m.gen, Aside: m.asides[0].AsideRef, Failure: f}
+	m.emit(&m.eff.settle)
+}
+
+func (m *Machine) fetchAsideDone(in FetchAsideDone) {
+	switch {
+	case in.Outcome == Stale:
+		m.lose("fenced")
+	case in.Outcome != OK:
+		m.trouble("fetch aside", in.Outcome, in.Err)
+	case len(in.Entries) == 0:
+		m.due, m.failures, m.idleSince = false, 0, m.now
+	default:
+		m.asides, m.idleSince = in.Entries, m.now
+		if m.asideTry.of != m.asides[0].AsideRef {
+			m.asideTry = asideTry{}
+		}
+	}
+}
+
+func (m *Machine) asideApplied() {
+	a := m.asides[0].AsideRef
+	if a.Dead {
+		m.note(Note{Kind: NoteReplayed, Lane: a.Lane, Sequence: a.Sequence})
+	}
+	m.asideThrough()
+}
+
+// asideThrough lets go of the entry whose row is gone.
+func (m *Machine) asideThrough() {
+	m.failures, m.idleSince = 0, m.now
+	if a := m.asides[0].AsideRef; !a.Dead {
+		m.unparked(a)
+	}
+	m.popAside()
+}
+
+func (m *Machine) popAside() {
+	m.eff.apply.Entry = nil
+	m.asideTry = asideTry{}
+	if m.asides = m.asides[1:]; len(m.asides) == 0 {
+		m.asides = nil
+	}
+}
+
+// asideFailed counts an attempt. A parked entry has as many as one of the stream; a dead letter, which holds up nobody, has one for each
+// replay.
+func (m *Machine) asideFailed(in ApplyDone) {
+	a := &m.asides[0]
+	if m.asideTry.of != a.AsideRef {
+		m.asideTry = asideTry{of: a.AsideRef}
+	}
+	m.asideTry.fails++
+	if !a.Dead && in.Class == Retry && m.asideTry.fails < m.cfg.Attempts {
+		m.asideTry.again = m.retryLater(&a.Entry, m.asideTry.fails, in.Err)
+		return
+	}
+	m.settle, m.fate = failureOf(&a.Entry, a.Attempts+m.asideTry.fails, in), fateStay
+}
+
+func (m *Machine) settleAsideDone(in SettleAsideDone) {
+	f := m.eff.settle.Failure
+	switch {
+	case in.Outcome != OK && f != nil:
+		m.notSettled("settle aside", in.Outcome, in.Err)
+	case in.Outcome == Failed:
+		m.trouble("settle aside", in.Outcome, in.Err)
+		if m.draining {
+			m.again = 0
+		}
+	case in.Outcome != OK:
+		m.notCommitted("settle aside", in.Outcome, in.Err)
+	case f == nil:
+		m.asideThrough()
+	default:
+		m.noteFailure(NoteAsideFailed, f)
+		m.settle, m.failures, m.idleSince = nil, 0, m.now
+		if dead := m.asides[0].Dead; dead {
+			m.popAside()
+			return
+		}
+		// What is parked behind it waits with it. Dead letters do not.
+		m.asideTry = asideTry{}
+		m.asides = slices.DeleteFunc(m.asides, func(a Aside) bool { return !a.Dead })
+	}
+}
