@@ -52,14 +52,18 @@ type (
 
 func types(t testing.TB) *codec.Registry {
 	t.Helper()
-	r, err := codec.NewRegistry([]codec.Declaration{
-		codec.Of[Deposit]("account.deposit", 1), codec.Of[Withdraw]("account.withdraw", 1), codec.Of[Total]("account.total", 1),
-		codec.Of[Deposited]("account.deposited", 1), codec.Of[Withdrawn]("account.withdrawn", 1), codec.Of[Audited]("audit.audited", 1),
-	})
+	r, err := codec.NewRegistry(declarations())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func declarations() []codec.Declaration {
+	return []codec.Declaration{
+		codec.Of[Deposit]("account.deposit", 1), codec.Of[Withdraw]("account.withdraw", 1), codec.Of[Total]("account.total", 1),
+		codec.Of[Deposited]("account.deposited", 1), codec.Of[Withdrawn]("account.withdrawn", 1), codec.Of[Audited]("audit.audited", 1),
+	}
 }
 
 // route puts the events of accounts under the key of their client, and audits likewise.
