@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/codec"
-	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -37,11 +34,11 @@ func (p *plan) register(types *codec.Registry, stored eventstore.Registered, sto
 		}
 		r.out.save.Categories = append(r.out.save.Categories, eventstore.Category{Name: name, KeyField: c.Key, Buckets: c.Buckets, Commands: c.commands, StoreID: storeID})
 	}
-	r.compareTypes(stored.Types)
 	before := map[string]eventstore.Handler{}
 	for _, h := range stored.Handlers {
 		before[h.Name] = h
 	}
+	r.compareTypes(stored.Types, before)
 	for _, d := range p.descriptions {
 		old, known := before[d.Name]
 		r.handler(d, old, known)
@@ -112,99 +109,6 @@ func by(who string) string {
 	return " (by " + who + ")"
 }
 
-// compareTypes records every type with a wire name. It refuses one that changed its encoding or its category, and warns of what else is not
-// as it was.
-func (r *registrar) compareTypes(stored []eventstore.Type) {
-	newest, exact := map[string]eventstore.Type{}, map[typeVersion]eventstore.Type{}
-	for _, t := range stored {
-		exact[typeVersion{t.Name, t.Version}] = t
-		if before, ok := newest[t.Name]; !ok || t.Version > before.Version {
-			newest[t.Name] = t
-		}
-	}
-	declared := map[typeVersion]bool{}
-	for _, name := range r.plan.order {
-		for _, t := range r.plan.categories[name].types {
-			now, err := r.describe(t, name)
-			if err != nil {
-				r.addf("category %q: %w", name, err)
-				continue
-			}
-			if before, ok := newest[now.Name]; ok && r.hasEvents[before.Category] {
-				r.compareType(before, now, t)
-			}
-			if before, ok := exact[typeVersion{now.Name, now.Version}]; ok && r.hasEvents[before.Category] {
-				r.compareFields(before, now)
-			}
-			declared[typeVersion{now.Name, now.Version}] = true
-			r.out.save.Types = append(r.out.save.Types, now)
-		}
-	}
-	for _, t := range stored {
-		if !declared[typeVersion{t.Name, t.Version}] && r.hasEvents[t.Category] {
-			r.warnf("type %q version %d: this program handles it nowhere, and the store may have some in category %q: an entity or a handler that meets one gets no further; keep the Go type and its cases", t.Name, t.Version, t.Category)
-		}
-	}
-}
-
-// typeVersion is one version of a wire name.
-type typeVersion struct {
-	name    string
-	version int
-}
-
-func (r *registrar) describe(t reflect.Type, category string) (eventstore.Type, error) {
-	desc, err := r.types.Describe(t)
-	if err != nil {
-		return eventstore.Type{}, err
-	}
-	out := eventstore.Type{Name: desc.Name, Version: desc.Version, Encoding: desc.Encoding, Category: category, Descriptor: desc.Descriptor}
-	for _, f := range desc.Fields {
-		out.Fields = append(out.Fields, eventstore.Field{Name: f.Name, Kind: f.Kind})
-	}
-	return out, nil
-}
-
-func (r *registrar) compareType(before, now eventstore.Type, t reflect.Type) {
-	if before.Category != now.Category {
-		r.addf("type %q: its events are in category %q, this program puts it into %q: use a new wire name", now.Name, before.Category, now.Category)
-	}
-	if before.Encoding != now.Encoding {
-		r.addf("type %q: its events are encoded as %s, this program encodes %s as %s: use a new wire name", now.Name, before.Encoding, t, now.Encoding)
-	}
-}
-
-// compareFields warns of fields whose values in the store may be none of the kind that they have now.
-func (r *registrar) compareFields(before, now eventstore.Type) {
-	was := map[string]string{}
-	for _, f := range before.Fields {
-		was[f.Name] = f.Kind
-	}
-	for _, f := range now.Fields {
-		if kind, ok := was[f.Name]; ok && !reads(f.Kind, kind, now.Encoding) {
-			r.warnf("type %q version %d: field %q was %s, is %s now, and there may be events: declare version %d beside it", now.Name, now.Version, f.Name, kind, f.Kind, now.Version+1)
-		}
-	}
-}
-
-// reads reports whether a field of one kind is read from values of another.
-func reads(now, was string, enc event.Encoding) bool {
-	if now == was || now == "any" {
-		return true
-	}
-	if enc == event.Proto {
-		return (isVarint(now) && isVarint(was)) || now == "bytes" && was == "string"
-	}
-	return isWhole(was) && (isWhole(now) || strings.HasPrefix(now, "float"))
-}
-
-func isVarint(kind string) bool {
-	return slices.Contains([]string{"int32", "int64", "uint32", "uint64", "bool", "enum"}, kind)
-}
-
-// isWhole reports whether a Go kind is an integer. That one is too small for a value is told when the value comes.
-func isWhole(kind string) bool { return strings.HasPrefix(strings.TrimPrefix(kind, "u"), "int") }
-
 // handler records one behavior; its list of types only grows, so that a program rolled back does not pass over what it lost.
 func (r *registrar) handler(d actors.Description, old eventstore.Handler, known bool) {
 	h := eventstore.Handler{Name: d.Name, Kind: d.Kind, Categories: d.Categories, Sequential: d.SequentialBy != "", Since: r.now}
@@ -224,6 +128,9 @@ func (r *registrar) handler(d actors.Description, old eventstore.Handler, known 
 		}
 		if n, ok := r.types.Name(t.Type); ok {
 			names[n] = true
+		}
+		for _, old := range r.types.Older(t.Type) {
+			names[old.Name] = true
 		}
 	}
 	h.Types = slices.Sorted(maps.Keys(names))

@@ -57,6 +57,7 @@ func resolve(in declared, types *codec.Registry, caps transport.Capabilities) (*
 		r.plan.descriptions = append(r.plan.descriptions, d.Describe())
 	}
 	r.names()
+	r.upcast(in)
 	r.declare(in.categories)
 	r.keys()
 	r.route()
@@ -97,6 +98,27 @@ func (r *resolver) names() {
 			continue
 		}
 		first[d.Name] = d
+	}
+}
+
+// upcast finds old versions that somebody waits for: upcasters make something newer of them before anybody sees them.
+func (r *resolver) upcast(in declared) {
+	check := func(who string, t reflect.Type, remedy string) {
+		if newest, old := r.types.Upcast(t); old {
+			r.addf("%s: nobody meets type %s, which upcasters make into %s: %s, or drop the upcaster", who, t, newest, remedy)
+		}
+	}
+	for _, d := range r.plan.descriptions {
+		for _, t := range d.Types {
+			if t.Use != actors.UseQuery { // which is not stored
+				check(of(d), t.Type, "use that type in its place")
+			}
+		}
+	}
+	for _, c := range in.categories {
+		for _, e := range c.Events {
+			check(fmt.Sprintf("category %q", c.Name), e.t, "publish that type")
+		}
 	}
 }
 

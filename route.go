@@ -49,6 +49,9 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	}
 	to, ok := r.routes[t]
 	if !ok {
+		if newest, old := r.types.Upcast(t); old {
+			return event.Envelope{}, Poison(fmt.Errorf("emit %T: it is an old version, which is read as %s: emit that", v, newest))
+		}
 		return event.Envelope{}, Poison(fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v))
 	}
 	if to.entity != "" && to.entity != from.Kind && !happened {

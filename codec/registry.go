@@ -315,3 +315,16 @@ func (r *Registry) structOf(v Version) reflect.Type {
 	m, _ := findMessage(v.Name)
 	return reflect.TypeOf(m.Zero().Interface()).Elem()
 }
+
+// StoredAs gives the struct that was declared with this wire name and version, whatever its values are read as; false where there is
+// none, as of a version that an upcaster edits as JSON.
+func (r *Registry) StoredAs(v Version) (reflect.Type, bool) {
+	d, message, err := r.find(v.Name, v.Version)
+	switch {
+	case err != nil || d != nil && d.typ == nil:
+		return nil, false
+	case d != nil:
+		return d.typ, true
+	}
+	return reflect.TypeOf(message.Zero().Interface()).Elem(), true
+}
