@@ -27,7 +27,7 @@ type Changes struct {
 
 	Halt     *Halt    // the fence's unit stops before this event
 	LiftHalt *HaltRef // ends a halt; compare-and-act: no such halt, or a void one = [*HaltMovedError]. Needs no fence
-	Dead     []Dead   // dead letters of the fence's unit
+	Dead     []Dead   // dead letters of the fence's unit; one that is there already is replaced, and not due any more
 	// Park has events that the fence's unit sets aside in this order, after those it has parked already. One without a Reason waits for
 	// another of its category: when none is parked (any more: a person may have dropped the last) the commit is refused, [ErrAsideMoved].
 	Park   []Parked

@@ -22,7 +22,8 @@ type Jobs interface {
 	// ActOnJob pauses, resumes or cancels a job. It is compare-and-act: a [*JobMovedError] tells the present state where that cannot be. What a
 	// cancelled replay has handed out and is not applied yet is not due any more.
 	ActOnJob(ctx context.Context, id int64, kind ActKind, actor, reason string) (Job, error)
-	// StepJob takes the next rows of a running job, up to max, in one commit, and gives the units that they belong to. A replay makes its
+	// StepJob takes the next rows of a running job, up to max (1 to 10,000), in one commit, in order of the unit's key, halts before parked
+	// events, and gives the units that they belong to, each once. A replay makes its
 	// rows due, a purge deletes them, the others act on them, each with an [ActRecord]. Each row is taken once; one that another replay
 	// has handed out is left to that, and a row of its own that another job deletes counts as through. A job that has no rows left and waits for
 	// none is done. One that is not running is given as it is.

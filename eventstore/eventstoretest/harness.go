@@ -49,6 +49,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Acts on parked events", actsOnParked},
 		{"Acts", auditRows},
 		{"Pauses", pauses},
+		{"Jobs on dead letters", replays},
+		{"Jobs on units", unitJobs},
+		{"Jobs", jobActs},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
