@@ -2,6 +2,9 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -17,8 +20,8 @@ type ActRequest struct {
 	Key     string             `json:"key,omitempty"` // "" = the whole handler
 	// Expect is what the person saw ([Unit.Expect]); nil = act on what the desk reads now.
 	Expect *Expect `json:"expect,omitempty"`
-	To     string  `json:"to,omitempty"` // new name, for rename
-	From   *From   `json:"from,omitempty"`
+	To     string  `json:"to,omitempty"`     // new name, for rename
+	From   *From   `json:"from,omitempty"`   // where to begin, for reset
 	Actor  string  `json:"actor,omitempty"`  // "" = [Options.Actor]
 	Reason string  `json:"reason,omitempty"` // required for skip, dead-letter, rename, remove and reset
 }
@@ -57,10 +60,262 @@ type Preview struct {
 // that can be done, [eventstore.ErrInUse] for what cannot be done to a handler that a running program has. After
 // [eventstore.ErrUnknownCommit] it may have been done: look.
 func (d *Desk) Act(ctx context.Context, r ActRequest) (ActResult, error) {
-	return ActResult{}, errUnbuilt
+	p, act, err := d.prepare(ctx, r)
+	if err != nil {
+		return ActResult{}, err
+	}
+	owner, err := d.owner(ctx)
+	if err != nil {
+		return ActResult{}, err
+	}
+	done, err := d.store.Act(ctx, act)
+	if err != nil {
+		return ActResult{}, d.refused(ctx, p.Act, act, err)
+	}
+	d.acted(done)
+	return ActResult{
+		Audit: auditOf(done), Assumed: r.Expect == nil && p.Expect != nil, Warnings: p.Warnings, TakenUp: d.takenUp(act.Kind, owner),
+	}, nil
 }
 
 // Preview says what Act would do, and changes nothing. It refuses what Act would, as far as can be told.
 func (d *Desk) Preview(ctx context.Context, r ActRequest) (Preview, error) {
-	return Preview{}, errUnbuilt
+	p, act, err := d.prepare(ctx, r)
+	if err != nil {
+		return Preview{}, err
+	}
+	if p.Now != nil && r.Expect != nil && needsStop(act.Kind) {
+		if now := p.Now.Expect; now.Place.position().Lane != act.Seen.Lane || now.Sequence != r.Expect.Sequence ||
+			!r.Expect.Since.IsZero() && !r.Expect.Since.Equal(now.Since) {
+			return Preview{}, &MovedError{Act: p.Act, Why: "it is stopped at " + now.String(), Now: p.Now}
+		}
+	}
+	return p, nil
+}
+
+// prepare checks a request, reads what it is about, and makes the act of it.
+func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.Act, error) {
+	if r.Actor == "" {
+		r.Actor = d.opts.Actor
+	}
+	var none eventstore.Act
+	if err := d.begin(usage(r.faults())); err != nil {
+		return Preview{}, none, err
+	}
+	act := eventstore.Act{Kind: r.Kind, Unit: r.Unit(), To: r.To, Actor: r.Actor, Reason: r.Reason, Time: d.opts.Now().UTC()}
+	if r.From != nil {
+		act.Start = &eventstore.Start{Now: r.From.Now, From: r.From.Time}
+	}
+	p := Preview{Act: string(r.Kind) + " " + r.Unit().String(), Warnings: []string{}}
+	if r.Key == "" {
+		p.Act = string(r.Kind) + " " + r.Handler
+		h, err := d.Handler(ctx, r.Handler)
+		if err == nil {
+			p.Words, p.Warnings = d.forHandler(r, &h)
+		}
+		return p, act, err
+	}
+	s, err := d.unitState(ctx, r.Unit())
+	if err != nil {
+		return Preview{}, none, err
+	}
+	now := unitOf(s)
+	if now.Owner, err = d.owner(ctx); err != nil {
+		return Preview{}, none, err
+	}
+	now.State = stateOf(&now)
+	now.Words = d.reasons(&now)[0]
+	p.Now = &now
+	if needsStop(r.Kind) {
+		if p.Expect = r.Expect; p.Expect == nil {
+			p.Expect = now.Expect
+		}
+		if p.Expect == nil || now.Expect == nil {
+			return Preview{}, none, &MovedError{Act: p.Act, Why: "it is not halted, and has no parked events", Now: &now, err: ErrNotHalted}
+		}
+		act.Seen, act.Since = p.Expect.position(), p.Expect.Since
+	}
+	p.Words, p.Warnings = d.forUnit(r.Kind, &now)
+	return p, act, nil
+}
+
+// needsStop reports whether an act is about the event at which a unit is stopped.
+func needsStop(k eventstore.ActKind) bool {
+	return k == eventstore.ActRetry || k == eventstore.ActSkip || k == eventstore.ActDeadLetter
+}
+
+// faults are what is wrong with a request, whatever the store holds.
+func (r ActRequest) faults() (all []string) {
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	var ofUnit, ofHandler, needsReason bool
+	switch r.Kind {
+	case eventstore.ActRetry:
+		ofUnit = true
+	case eventstore.ActSkip, eventstore.ActDeadLetter:
+		ofUnit, needsReason = true, true
+	case eventstore.ActPause, eventstore.ActResume:
+	case eventstore.ActRename, eventstore.ActRemove, eventstore.ActReset:
+		ofHandler, needsReason = true, true
+	default:
+		add("act %q is none: give retry, skip, dead-letter, pause, resume, rename, remove or reset", r.Kind)
+	}
+	if r.Handler == "" {
+		add("no handler or entity kind is named: give one")
+	}
+	switch {
+	case ofUnit && r.Key == "":
+		add("%s is done to one key: give it", r.Kind)
+	case ofHandler && r.Key != "":
+		add("%s is done to a whole handler: leave the key out", r.Kind)
+	}
+	if needsReason && strings.TrimSpace(r.Reason) == "" {
+		add("%s needs a reason: say why", r.Kind)
+	}
+	if r.Actor == "" {
+		add("nobody is named who acts: give a name")
+	}
+	if (r.Kind == eventstore.ActRename) != (r.To != "") {
+		add("a new name goes with rename, and with nothing else")
+	}
+	if (r.Kind == eventstore.ActReset) != (r.From != nil) {
+		add("where to begin goes with reset, and with nothing else")
+	}
+	if r.From != nil && r.From.Now && !r.From.Time.IsZero() {
+		add("a handler begins now or at a time: give one of them")
+	}
+	return all
+}
+
+// forUnit says what an act would do to a unit, and what is lost or out of order by it.
+func (d *Desk) forUnit(k eventstore.ActKind, u *Unit) (words string, warnings []string) {
+	warnings = []string{}
+	at, typ, later, parked := Place{}, "", uint64(0), false
+	switch {
+	case u.Halt != nil:
+		at, typ, later = u.Halt.At, u.Halt.Type, u.Lag-min(u.Lag, 1)
+	case u.Parking != nil:
+		at, typ, later, parked = u.Parking.First.At, u.Parking.First.Type, uint64(u.Parking.Count-1)+u.Lag, true
+	}
+	which := typed(at, typ)
+	switch k {
+	case eventstore.ActRetry:
+		if parked {
+			return fmt.Sprintf("has it apply %s, from %s on, in order", ofMany(u.Parking.Count, "event that is set aside", "events that are set aside"), which), warnings
+		}
+		return "has it try " + which + " again, with all its attempts", warnings
+	case eventstore.ActSkip:
+		words = "passes " + which + " without applying it, for good"
+		warnings = append(warnings, fmt.Sprintf("%s never applies %s", u.Handler, at))
+		if later > 0 {
+			warnings = append(warnings, ofMany(later, "later event of this key is applied", "later events of this key are applied")+" without it")
+		}
+	case eventstore.ActDeadLetter:
+		words = "keeps " + which + " as a dead letter and goes on without it"
+		if later > 0 {
+			warnings = append(warnings, ofMany(later, "later event of this key is applied", "later events of this key are applied")+" before it, if it ever is")
+		}
+	case eventstore.ActPause:
+		words = "has it read no further until it is resumed"
+		if u.HandlerPause != nil {
+			warnings = append(warnings, "the whole of "+u.Handler+" is paused as well: it needs both to be resumed")
+		}
+	case eventstore.ActResume:
+		words = "has it read on"
+		if u.HandlerPause != nil {
+			warnings = append(warnings, "the whole of "+u.Handler+" is still paused "+by(u.HandlerPause.Actor, u.HandlerPause.Reason))
+		}
+	}
+	if u.Halt != nil && k == eventstore.ActResume {
+		warnings = append(warnings, "it is still halted at "+typed(u.Halt.At, u.Halt.Type)+": retry, skip or dead-letter that event")
+	}
+	return words, warnings
+}
+
+// forHandler does the same for what is done to a whole handler.
+func (d *Desk) forHandler(r ActRequest, h *Handler) (words string, warnings []string) {
+	warnings = []string{}
+	switch r.Kind {
+	case eventstore.ActPause:
+		return "has all keys of " + h.Name + " read no further until it is resumed", warnings
+	case eventstore.ActResume:
+		words = "has all keys of " + h.Name + " read on"
+		if h.Paused > 0 {
+			warnings = append(warnings, counted(h.Paused, "key is", "keys are")+" paused by themselves, and stay so")
+		}
+	case eventstore.ActRename:
+		words = fmt.Sprintf("gives everything kept under %s, its place in all lanes included, to %s", h.Name, r.To)
+		warnings = append(warnings, "the program must have the handler under the new name before it starts: else it is new to it, or missing")
+	case eventstore.ActRemove:
+		words = "forgets " + h.Name + ", its place in all lanes and what it set aside"
+		if h.Dead > 0 {
+			warnings = append(warnings, counted(h.Dead, "dead letter is", "dead letters are")+" forgotten")
+		}
+		if h.Parking > 0 {
+			warnings = append(warnings, "parked events of "+counted(h.Parking, "key", "keys")+" are forgotten")
+		}
+		if h.Lag > 0 {
+			warnings = append(warnings, ofMany(h.Lag, "event is", "events are")+" never applied by it")
+		}
+	case eventstore.ActReset:
+		words = "has " + h.Name + " begin again " + r.From.String()
+		if !r.From.Now {
+			warnings = append(warnings, "it applies again what it has applied already: what it does outside the store, it does twice")
+		}
+		warnings = append(warnings, "events between its place now and the new one that are passed over are not applied")
+		if n := h.Halted + h.Parking; n > 0 {
+			warnings = append(warnings, "halts and parked events of "+counted(n, "key", "keys")+" are forgotten")
+		}
+	}
+	return words, warnings
+}
+
+// String is such as "with the first event kept".
+func (f From) String() string {
+	switch {
+	case f.Now:
+		return "with what comes from now on"
+	case f.Time.IsZero():
+		return "with the first event kept"
+	}
+	return "with the first event at or after " + f.Time.UTC().Format(time.RFC3339)
+}
+
+// takenUp says when an act has an effect.
+func (d *Desk) takenUp(k eventstore.ActKind, owner *Owner) string {
+	switch {
+	case k == eventstore.ActRename || k == eventstore.ActRemove || k == eventstore.ActReset:
+		return "when a program starts"
+	case d.opts.Live != nil:
+		return "at once"
+	case owner == nil:
+		return "when a program starts"
+	}
+	return "within half a second, by " + owner.String()
+}
+
+// refused makes an error of the store into one that a face can map.
+func (d *Desk) refused(ctx context.Context, what string, act eventstore.Act, err error) error {
+	moved, isMoved := errors.AsType[*eventstore.StateMovedError](err)
+	switch {
+	case isMoved:
+		if act.Kind == eventstore.ActRetry {
+			d.acted(eventstore.ActRecord{Kind: act.Kind, Unit: act.Unit}) // the one who did it may not have got to tell the unit
+		}
+		now := unitOf(moved.Now)
+		now.Owner, _ = d.owner(ctx) // for words alone
+		now.State = stateOf(&now)
+		now.Words = d.reasons(&now)[0]
+		return &MovedError{Act: what, Why: moved.Why, Now: &now, err: err}
+	case errors.Is(err, eventstore.ErrNotFound):
+		if named := d.checkNames(ctx, act.Unit.Name, ""); named != nil {
+			return named
+		}
+		return &NotFoundError{What: "key", Name: act.Unit.String()}
+	case errors.Is(err, eventstore.ErrInUse):
+		return fmt.Errorf("%s: %w: stop it first", what, err)
+	case errors.Is(err, eventstore.ErrUnknownCommit):
+		d.acted(eventstore.ActRecord{Kind: act.Kind, Unit: act.Unit})
+		return fmt.Errorf("%s: it may have been done, look whether it was: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -31,6 +33,7 @@ type Options struct {
 
 // Live is an application that runs on the desk's store, in this process.
 type Live struct {
+	Node string // its name in messages
 	// Ready gives the error of every method while the application is not started. May be nil.
 	Ready func() error
 	// Acted takes an act up at once. It must not block. Of the record, Kind and Unit or Job are set. May be nil.
@@ -50,4 +53,98 @@ func New(store eventstore.Operations, opts Options) *Desk {
 	return &Desk{store: store, opts: opts}
 }
 
-var errUnbuilt = errors.New("not built yet")
+// ready gives what keeps the desk from being used.
+func (d *Desk) ready() error {
+	if d.opts.Live != nil && d.opts.Live.Ready != nil {
+		return d.opts.Live.Ready()
+	}
+	return nil
+}
+
+// begin gives what is wrong with a request, else what keeps the desk from being used.
+func (d *Desk) begin(usage error) error {
+	if usage != nil {
+		return usage
+	}
+	return d.ready()
+}
+
+// checkNames gives an error for a name that the store does not know; "" is every name.
+func (d *Desk) checkNames(ctx context.Context, handler, category string) error {
+	if handler == "" && category == "" {
+		return nil
+	}
+	r, err := d.store.LoadRegistry(ctx)
+	if err != nil {
+		return err
+	}
+	return checkNames(r, handler, category)
+}
+
+func checkNames(r eventstore.Registered, handler, category string) error {
+	if known := handlerNames(r); handler != "" && !slices.Contains(known, handler) {
+		return &NotFoundError{What: handlerOrKind, Name: handler, Known: known}
+	}
+	if known := categoryNames(r); category != "" && !slices.Contains(known, category) {
+		return &NotFoundError{What: "category", Name: category, Known: known}
+	}
+	return nil
+}
+
+func handlerNames(r eventstore.Registered) (names []string) {
+	for _, h := range r.Handlers {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+func categoryNames(r eventstore.Registered) (names []string) {
+	for _, c := range r.Categories {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// acted has the application in this process, if there is one, take an act up.
+func (d *Desk) acted(r eventstore.ActRecord) {
+	if d.opts.Live != nil && d.opts.Live.Acted != nil {
+		d.opts.Live.Acted(r)
+	}
+}
+
+// owner is who has the store open: this process where an application is live in it.
+func (d *Desk) owner(ctx context.Context) (*Owner, error) {
+	if d.opts.Live != nil {
+		return &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}, nil
+	}
+	o, err := d.store.Overview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ownerOf(o.Owner), nil
+}
+
+func ownerOf(o *eventstore.Owner) *Owner {
+	if o == nil {
+		return nil
+	}
+	return &Owner{PID: o.PID, Node: o.Node}
+}
+
+// String is such as "process 4711 (orders@host)".
+func (o *Owner) String() string {
+	if o.Node == "" {
+		return fmt.Sprintf("process %d", o.PID)
+	}
+	return fmt.Sprintf("process %d (%s)", o.PID, o.Node)
+}
+
+// nobody is said of a store without an owner.
+const nobody = "nobody has the store open"
+
+func ownerWords(o *Owner) string {
+	if o == nil {
+		return nobody
+	}
+	return o.String() + " has the store open"
+}

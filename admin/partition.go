@@ -2,9 +2,12 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // PartitionQuery selects partitions of handlers. Zero fields select all.
@@ -30,9 +33,40 @@ type Partition struct {
 	Summary    string    `json:"summary,omitempty"` // of why: "retries exhausted at #5: card declined"
 }
 
+var statuses = []eventstore.Status{
+	eventstore.StatusDone, eventstore.StatusBehind, eventstore.StatusTrying, eventstore.StatusHalted, eventstore.StatusParking, eventstore.StatusPaused,
+}
+
 // Partitions lists partitions in order of (handler, category, key, lane).
 func (d *Desk) Partitions(ctx context.Context, q PartitionQuery) (Page[Partition], error) {
-	return Page[Partition]{}, errUnbuilt
+	var after eventstore.PartitionPlace
+	p, err := page("partitions", q.Limit, q.Cursor, &after)
+	if q.Status != "" && !slices.Contains(statuses, eventstore.Status(q.Status)) {
+		err = joinUsage(err, fmt.Sprintf("status %q is none: give one of %v", q.Status, statuses))
+	}
+	if err = d.begin(err); err != nil {
+		return Page[Partition]{}, err
+	}
+	rows, err := d.store.ListPartitions(ctx, eventstore.PartitionQuery{
+		Name: q.Handler, Category: q.Category, Status: eventstore.Status(q.Status), After: after, Limit: p.ask(),
+	})
+	if err == nil && len(rows) == 0 {
+		err = d.checkNames(ctx, q.Handler, q.Category)
+	}
+	if err != nil {
+		return Page[Partition]{}, err
+	}
+	return pageOf(p, rows, partitionOf, func(r eventstore.Partition) any {
+		return eventstore.PartitionPlace{Name: r.Unit.Name, Lane: r.Lane}
+	}), nil
+}
+
+func partitionOf(r eventstore.Partition) Partition {
+	return Partition{
+		Handler: r.Unit.Name, Key: r.Unit.Key, Category: r.Lane.Category, Backfill: r.Lane.Lane == event.Backfill,
+		Tail: uint64(r.Tail), Checkpoint: uint64(r.Checkpoint), Lag: uint64(r.Tail - min(r.Tail, r.Checkpoint)),
+		Status: string(r.Status), Since: r.Since, Summary: r.Summary,
+	}
 }
 
 // UnitQuery lists what belongs to the units of a handler.
@@ -57,7 +91,14 @@ type Halt struct {
 
 // Halts lists halted units in order of (handler, key).
 func (d *Desk) Halts(ctx context.Context, q UnitQuery) (Page[Halt], error) {
-	return Page[Halt]{}, errUnbuilt
+	return listUnits(ctx, d, "halts", q, d.store.ListHalts, haltOf, func(h eventstore.Halt) event.Unit { return h.Unit })
+}
+
+func haltOf(h eventstore.Halt) Halt {
+	return Halt{
+		Handler: h.Unit.Name, Key: h.Unit.Key, At: placeOf(h.Lane, h.Sequence, h.EventID), Type: h.EventType, Attempts: h.Attempts,
+		Reason: h.Reason, Error: h.Error, Since: h.Since, Generation: uint64(h.Generation),
+	}
 }
 
 // Parking is what a unit has set aside in order.
@@ -81,15 +122,58 @@ type Parked struct {
 
 // Parking lists units with parked events in order of (handler, key).
 func (d *Desk) Parking(ctx context.Context, q UnitQuery) (Page[Parking], error) {
-	return Page[Parking]{}, errUnbuilt
+	return listUnits(ctx, d, "parking", q, d.store.ListParking, parkingOf, func(p eventstore.Parking) event.Unit { return p.Unit })
+}
+
+func parkingOf(p eventstore.Parking) Parking {
+	return Parking{Handler: p.Unit.Name, Key: p.Unit.Key, Count: p.Count, First: parkedOf(p.First)}
+}
+
+func parkedOf(p eventstore.Parked) Parked {
+	return Parked{
+		At: placeOf(p.Lane, p.Sequence, p.EventID), Type: p.Type, Attempts: p.Attempts, Reason: p.Reason, Error: p.Error,
+		Since: p.Time, Due: p.Due,
+	}
 }
 
 // Parked lists the parked events of one unit in the order in which they will be applied.
 func (d *Desk) Parked(ctx context.Context, u event.Unit, cursor string, limit int) (Page[Parked], error) {
-	return Page[Parked]{}, errUnbuilt
+	var after int64
+	p, err := page("parked", limit, cursor, &after)
+	if err = d.begin(err); err != nil {
+		return Page[Parked]{}, err
+	}
+	rows, err := d.store.ListParked(ctx, u, after, p.ask())
+	if err == nil && len(rows) == 0 {
+		err = d.checkNames(ctx, u.Name, "")
+	}
+	if err != nil {
+		return Page[Parked]{}, err
+	}
+	return pageOf(p, rows, parkedOf, func(r eventstore.Parked) any { return r.Ordinal }), nil
 }
 
 // Pauses lists what is paused in order of (handler, key); a whole handler comes before its keys.
 func (d *Desk) Pauses(ctx context.Context, q UnitQuery) (Page[Pause], error) {
-	return Page[Pause]{}, errUnbuilt
+	return listUnits(ctx, d, "pauses", q, d.store.ListPauses, func(p eventstore.Pause) Pause { return *pauseOf(&p) },
+		func(p eventstore.Pause) event.Unit { return p.Unit })
+}
+
+// listUnits is what all lists of units have in common.
+func listUnits[R, T any](ctx context.Context, d *Desk, list string, q UnitQuery,
+	read func(ctx context.Context, name string, after event.Unit, limit int) ([]R, error), view func(R) T, unit func(R) event.Unit,
+) (Page[T], error) {
+	var after event.Unit
+	p, err := page(list, q.Limit, q.Cursor, &after)
+	if err = d.begin(err); err != nil {
+		return Page[T]{}, err
+	}
+	rows, err := read(ctx, q.Handler, after, p.ask())
+	if err == nil && len(rows) == 0 {
+		err = d.checkNames(ctx, q.Handler, "")
+	}
+	if err != nil {
+		return Page[T]{}, err
+	}
+	return pageOf(p, rows, view, func(r R) any { return unit(r) }), nil
 }

@@ -2,7 +2,12 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"strings"
 	"time"
+
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // Verdict says in one word how a store stands.
@@ -33,32 +38,6 @@ type Status struct {
 type Owner struct {
 	PID  int    `json:"pid"`
 	Node string `json:"node,omitempty"`
-}
-
-// ProblemKind tells problems apart.
-type ProblemKind string
-
-// The kinds of problems, the worst first. Notes are listed behind them, and do not make a store degraded.
-const (
-	ProblemNobody  ProblemKind = "nobody"  // nobody has the store open, and there is work
-	ProblemHalted  ProblemKind = "halted"  // units of a handler wait for a person
-	ProblemParking ProblemKind = "parking" // units of a handler set events aside
-	ProblemTrying  ProblemKind = "trying"  // units of a handler whose next event failed, and is tried again
-	ProblemPaused  ProblemKind = "paused"  // a handler, or units of it, were paused by a person
-	ProblemDead    ProblemKind = "dead"    // dead letters
-	ProblemAbsent  ProblemKind = "absent"  // a handler has work, and the running program does not have it
-	ProblemUnclean ProblemKind = "unclean" // a note: the last program did not stop by itself
-)
-
-// Problem is one thing that is wrong.
-type Problem struct {
-	Kind    ProblemKind `json:"kind"`
-	Handler string      `json:"handler,omitempty"`
-	Count   int         `json:"count,omitempty"`
-	AtLeast bool        `json:"at_least,omitempty"` // there may be more than Count
-	Oldest  time.Time   `json:"oldest,omitzero"`
-	Words   string      `json:"words"`             // "2 keys of shipping are halted, the oldest for 4 m"
-	Command string      `json:"command,omitempty"` // that shows more: "keyhold partitions ls --handler shipping --status halted"
 }
 
 // Handler is a handler or entity kind, and how it stands. Counts end at [eventstore.MaxCount].
@@ -102,12 +81,132 @@ type Pause struct {
 }
 
 // Status tells how the store stands. Its cost grows with what is stopped, not with what is there.
-func (d *Desk) Status(ctx context.Context) (Status, error) { return Status{}, errUnbuilt }
+func (d *Desk) Status(ctx context.Context) (Status, error) {
+	if err := d.ready(); err != nil {
+		return Status{}, err
+	}
+	o, err := d.store.Overview(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{
+		At: d.opts.Now().UTC(), Verdict: Healthy, StoreID: o.StoreID, Generation: uint64(o.StartGeneration), Unclean: o.Unclean,
+		Owner: ownerOf(o.Owner), Problems: []Problem{}, Handlers: []Handler{}, Categories: []Category{}, OpenJobs: o.Jobs,
+	}
+	if d.opts.Live != nil {
+		s.Owner = &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}
+	}
+	s.OwnerWords = ownerWords(s.Owner)
+	for i := range o.Handlers {
+		s.Handlers = append(s.Handlers, d.handler(&o.Handlers[i]))
+	}
+	for _, c := range o.Categories {
+		s.Categories = append(s.Categories, Category{
+			Name: c.Name, KeyField: c.KeyField, Buckets: c.Buckets, Commands: c.Commands, Partitions: c.Partitions, Records: c.Records,
+		})
+	}
+	if s.Problems, err = d.problems(ctx, &s); err != nil {
+		return Status{}, err
+	}
+	s.conclude()
+	return s, nil
+}
+
+// conclude puts the problems into one word and one line.
+func (s *Status) conclude() {
+	grave := 0
+	for _, p := range s.Problems {
+		if !p.Note {
+			grave++
+		}
+	}
+	switch {
+	case grave == 0:
+		s.Words = "healthy: " + s.OwnerWords + ", nothing waits for a person"
+	case grave == 1:
+		s.Verdict, s.Words = Degraded, "degraded: "+s.Problems[0].Words
+	default:
+		s.Verdict = Degraded
+		s.Words = "degraded: " + s.Problems[0].Words + ", and " + ofMany(grave-1, "more problem", "more problems")
+	}
+}
 
 // Handlers gives all handlers and entity kinds in order of name.
-func (d *Desk) Handlers(ctx context.Context) ([]Handler, error) { return nil, errUnbuilt }
+func (d *Desk) Handlers(ctx context.Context) ([]Handler, error) {
+	s, err := d.Status(ctx)
+	return s.Handlers, err
+}
 
 // Handler gives one of them.
 func (d *Desk) Handler(ctx context.Context, name string) (Handler, error) {
-	return Handler{}, errUnbuilt
+	all, err := d.Handlers(ctx)
+	if err != nil {
+		return Handler{}, err
+	}
+	var known []string
+	for _, h := range all {
+		if h.Name == name {
+			return h, nil
+		}
+		known = append(known, h.Name)
+	}
+	return Handler{}, &NotFoundError{What: handlerOrKind, Name: name, Known: known}
+}
+
+const handlerOrKind = "handler or entity kind"
+
+func (d *Desk) handler(h *eventstore.HandlerOverview) Handler {
+	v := Handler{
+		Name: h.Name, Kind: string(h.Kind), Categories: orNone(h.Categories), Types: orNone(h.Types), Sequential: h.Sequential, Since: h.Since,
+		Running: h.Running, Lag: h.Lag, Moved: h.Moved, Halted: h.Halted, Parking: h.Parking, Paused: h.Paused, Dead: h.Dead, Trying: h.Trying,
+		Oldest: h.Oldest, Pause: pauseOf(h.Pause),
+	}
+	v.Words = d.handlerWords(&v)
+	return v
+}
+
+func (d *Desk) handlerWords(h *Handler) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if h.Pause != nil {
+		add("paused for %s %s", d.since(h.Pause.Since), by(h.Pause.Actor, h.Pause.Reason))
+	}
+	if !h.Running {
+		add("not in the program that started last")
+	}
+	switch {
+	case h.Lag == 0:
+		add("all applied")
+	case h.Moved.IsZero():
+		add("%d behind", h.Lag)
+	default:
+		add("%d behind, last moved %s ago", h.Lag, d.since(h.Moved))
+	}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{h.Halted, "halted"}, {h.Parking, "with parked events"}, {h.Paused, "paused"}, {h.Trying, "trying again"}} {
+		if c.n > 0 {
+			add("%s %s", counted(c.n, "key", "keys"), c.what)
+		}
+	}
+	if h.Dead > 0 {
+		add("%s", counted(h.Dead, "dead letter", "dead letters"))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func pauseOf(p *eventstore.Pause) *Pause {
+	if p == nil {
+		return nil
+	}
+	return &Pause{Handler: p.Unit.Name, Key: p.Unit.Key, Actor: p.Actor, Reason: p.Reason, Since: p.Since}
+}
+
+// orNone gives a slice that is [] in JSON, and not null.
+func orNone(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
 }

@@ -1,8 +1,14 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // WhyQuery names what is to be explained: what becomes of the events of a key. Category may also be the name of a handler or entity kind,
@@ -20,7 +26,7 @@ type Explanation struct {
 	Key        string    `json:"key"`
 	OwnerWords string    `json:"owner_words"`
 	Units      []WhyUnit `json:"units"`
-	Words      string    `json:"words"` // one line: "1 of 2 handlers of order:client-17 is stopped"
+	Words      string    `json:"words"` // one line: "1 of 2 readers of order:client-17 is stopped"
 }
 
 // WhyUnit is one unit, explained.
@@ -37,11 +43,119 @@ type WhyUnit struct {
 
 // Step is something that a person may do.
 type Step struct {
-	Command string `json:"command"` // as typed: "keyhold partitions retry shipping client-17"
-	Words   string `json:"words"`   // what it does: "try the event again, once the cause is mended"
+	Command string `json:"command,omitempty"` // as typed: "keyhold partitions retry shipping client-17"; "" for what no command does
+	Words   string `json:"words"`             // what it does: "try the event again, once the cause is mended"
 }
 
 // Why explains what becomes of the events of a key.
 func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
-	return Explanation{}, errUnbuilt
+	var faults []string
+	if q.Key == "" {
+		faults = append(faults, "no key is named: give one")
+	}
+	if q.Category == "" && q.Handler == "" {
+		faults = append(faults, "neither a category nor a handler is named: give one")
+	}
+	if err := d.begin(usage(faults)); err != nil {
+		return Explanation{}, err
+	}
+	r, err := d.store.LoadRegistry(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	names, maybe, err := concerned(r, &q)
+	if err != nil {
+		return Explanation{}, err
+	}
+	owner, err := d.owner(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	view, err := d.viewer(ctx, false)
+	if err != nil {
+		return Explanation{}, err
+	}
+	x := Explanation{At: d.opts.Now().UTC(), Category: q.Category, Key: q.Key, OwnerWords: ownerWords(owner), Units: []WhyUnit{}}
+	for _, name := range names {
+		s, err := d.unitState(ctx, event.Unit{Name: name, Key: q.Key})
+		if err != nil {
+			return Explanation{}, err
+		}
+		if name == maybe && atRest(s) {
+			continue
+		}
+		u, err := d.show(ctx, s, owner, view, 0)
+		if err != nil {
+			return Explanation{}, err
+		}
+		x.Units = append(x.Units, WhyUnit{Unit: u, Because: d.reasons(&u), Behind: d.behind(&u), Next: d.steps(&u)})
+	}
+	slices.SortStableFunc(x.Units, func(a, b WhyUnit) int { return cmp.Compare(urgency(&a.Unit), urgency(&b.Unit)) })
+	x.Words = x.words()
+	return x, nil
+}
+
+// concerned gives the handlers that a question is about. The events of an entity go by another key than its id, perhaps: maybe is an
+// entity kind of the category's name, which is concerned if the key is an id of it that is known.
+func concerned(r eventstore.Registered, q *WhyQuery) (names []string, maybe string, err error) {
+	if q.Handler == "" && !slices.Contains(categoryNames(r), q.Category) && slices.Contains(handlerNames(r), q.Category) {
+		q.Handler, q.Category = q.Category, ""
+	}
+	if err := checkNames(r, q.Handler, q.Category); err != nil {
+		if q.Handler == "" {
+			known := append(categoryNames(r), handlerNames(r)...)
+			slices.Sort(known)
+			err = &NotFoundError{What: "category, handler or entity kind", Name: q.Category, Known: slices.Compact(known)}
+		}
+		return nil, "", err
+	}
+	if q.Handler != "" {
+		return []string{q.Handler}, "", nil
+	}
+	for _, h := range r.Handlers {
+		switch {
+		case slices.Contains(h.Categories, q.Category):
+			names = append(names, h.Name)
+		case h.Name == q.Category:
+			names, maybe = append(names, h.Name), h.Name
+		}
+	}
+	return names, maybe, nil
+}
+
+// atRest reports whether nothing is known of a unit.
+func atRest(s eventstore.UnitState) bool {
+	return s.Halt == nil && s.Pause == nil && s.Parking == nil && s.Tried == nil && s.Dead == 0 && len(s.Lanes) == 0
+}
+
+// urgency orders units, those that need a person first.
+func urgency(u *Unit) int {
+	order := []string{"halted", "parking", "paused", stateWaiting, "trying", "behind"}
+	if i := slices.Index(order, u.State); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+func (x *Explanation) words() string {
+	stopped := 0
+	for i := range x.Units {
+		if urgency(&x.Units[i].Unit) < urgency(&Unit{State: "trying"}) {
+			stopped++
+		}
+	}
+	what := x.Key
+	if x.Category != "" {
+		what = x.Category + ":" + x.Key
+	}
+	switch {
+	case len(x.Units) == 0:
+		return "no handler reads " + what
+	case x.Category == "":
+		u := &x.Units[0].Unit
+		return u.Handler + "/" + u.Key + ": " + u.Words
+	case stopped == 0:
+		return fmt.Sprintf("nothing stops %s at %s", ofMany(len(x.Units), "reader", "readers"), what)
+	}
+	return fmt.Sprintf("%d of %s of %s %s stopped", stopped, ofMany(len(x.Units), "reader", "readers"), what, are(stopped))
 }

@@ -1,0 +1,226 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// ProblemKind tells problems apart.
+type ProblemKind string
+
+// The kinds of problems, the worst first. Notes are listed behind them, and do not make a store degraded.
+const (
+	ProblemNobody  ProblemKind = "nobody"  // nobody has the store open, and there is work
+	ProblemHalted  ProblemKind = "halted"  // units of a handler wait for a person
+	ProblemParking ProblemKind = "parking" // units of a handler set events aside
+	ProblemStalled ProblemKind = "stalled" // a handler has work, nothing known is in the way, and nothing was passed for a minute
+	ProblemTrying  ProblemKind = "trying"  // units of a handler whose next event failed, and is tried again; a note in the first minute
+	ProblemPaused  ProblemKind = "paused"  // a handler, or units of it, were paused by a person
+	ProblemDead    ProblemKind = "dead"    // dead letters
+	ProblemAbsent  ProblemKind = "absent"  // a handler has work, and the running program does not have it
+	ProblemUnclean ProblemKind = "unclean" // a note: the last program did not stop by itself
+)
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	Kind    ProblemKind `json:"kind"`
+	Handler string      `json:"handler,omitempty"`
+	Count   int         `json:"count,omitempty"`
+	AtLeast bool        `json:"at_least,omitempty"` // there may be more than Count
+	Oldest  time.Time   `json:"oldest,omitzero"`
+	Note    bool        `json:"note,omitempty"`    // it does not make the store degraded
+	Words   string      `json:"words"`             // "2 keys of shipping are halted, the oldest for 4 m"
+	Command string      `json:"command,omitempty"` // that shows more: "keyhold partitions ls --handler shipping --status halted"
+}
+
+// patience is how long something may take before it is a problem.
+const patience = time.Minute
+
+// gravity orders problems, the worst first.
+var gravity = []ProblemKind{
+	ProblemNobody, ProblemHalted, ProblemParking, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
+}
+
+func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
+	found := d.problemsOfStore(s)
+	for i := range s.Handlers {
+		of, err := d.problemsOf(ctx, &s.Handlers[i], s.Owner != nil)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, of...)
+	}
+	rank := func(p Problem) int {
+		if p.Note {
+			return len(gravity) + slices.Index(gravity, p.Kind)
+		}
+		return slices.Index(gravity, p.Kind)
+	}
+	slices.SortStableFunc(found, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Count, a.Count))
+	})
+	return found, nil
+}
+
+func (d *Desk) problemsOfStore(s *Status) []Problem {
+	found := []Problem{}
+	var lag uint64
+	for i := range s.Handlers {
+		lag += s.Handlers[i].Lag
+	}
+	switch {
+	case s.Owner == nil && lag > 0:
+		found = append(found, Problem{
+			Kind: ProblemNobody, Count: int(lag),
+			Words: fmt.Sprintf("%s, and %s to be applied: start the application", nobody, ofMany(lag, "event is", "events are")),
+		})
+	case s.Owner == nil:
+		found = append(found, Problem{Kind: ProblemNobody, Note: true, Words: nobody})
+	}
+	if s.Unclean {
+		found = append(found, Problem{Kind: ProblemUnclean, Note: true, Words: "the last program that had the store open did not stop by itself: " +
+			"what it was applying then is tried with care at the next start"})
+	}
+	return found
+}
+
+// problemsOf gives what is wrong with one handler.
+func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Problem, error) {
+	var found []Problem
+	stopped := []struct {
+		kind   ProblemKind
+		status eventstore.Status
+		n      int
+		what   string
+	}{
+		{ProblemHalted, eventstore.StatusHalted, h.Halted, "halted"},
+		{ProblemParking, eventstore.StatusParking, h.Parking, "setting events aside"},
+		{ProblemPaused, eventstore.StatusPaused, h.Paused, "paused"},
+		{ProblemTrying, eventstore.StatusTrying, h.Trying, "trying again what failed"},
+	}
+	for _, c := range stopped {
+		if c.n == 0 {
+			continue
+		}
+		oldest, err := d.oldest(ctx, h.Name, c.status)
+		if err != nil {
+			return nil, err
+		}
+		p := Problem{
+			Kind: c.kind, Handler: h.Name, Count: c.n, AtLeast: c.n >= eventstore.MaxCount, Oldest: oldest,
+			Command: d.command(cmdPartitions(h.Name, string(c.status))...),
+		}
+		p.Words = fmt.Sprintf("%s of %s %s %s", counted(c.n, "key", "keys"), h.Name, are(c.n), c.what)
+		p.Words += d.forSince(c.n, oldest)
+		p.Note = c.kind == ProblemTrying && d.opts.Now().Sub(oldest) < patience
+		found = append(found, p)
+	}
+	found = append(found, d.problemsOfWhole(h, owned)...)
+	if len(found) == 0 && owned && h.Lag > 0 && d.opts.Now().Sub(h.Moved) > patience {
+		stalled, err := d.stalled(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, stalled...)
+	}
+	dead, err := d.deadLetters(ctx, h)
+	return append(found, dead...), err
+}
+
+// problemsOfWhole gives what concerns all units of a handler.
+func (d *Desk) problemsOfWhole(h *Handler, owned bool) []Problem {
+	var found []Problem
+	if p := h.Pause; p != nil {
+		found = append(found, Problem{
+			Kind: ProblemPaused, Handler: h.Name, Count: int(h.Lag), Oldest: p.Since, Note: h.Lag == 0, Command: d.command(cmdHandler("resume", h.Name)...),
+			Words: fmt.Sprintf("%s is paused for %s %s; %d behind", h.Name, d.since(p.Since), by(p.Actor, p.Reason), h.Lag),
+		})
+	}
+	if owned && !h.Running && h.Lag > 0 {
+		found = append(found, Problem{
+			Kind: ProblemAbsent, Handler: h.Name, Count: int(h.Lag), Command: d.command("handlers", "ls"),
+			Words: fmt.Sprintf("the program that started last does not have %s, which is %d behind: start one that has, or remove it", h.Name, h.Lag),
+		})
+	}
+	return found
+}
+
+// oldest is when the unit stopped that is stopped longest, of the first that a page can hold.
+func (d *Desk) oldest(ctx context.Context, handler string, s eventstore.Status) (time.Time, error) {
+	all, err := d.store.ListPartitions(ctx, eventstore.PartitionQuery{Name: handler, Status: s, Limit: MaxLimit})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return earliest(all, func(p eventstore.Partition) time.Time { return p.Since }), nil
+}
+
+// stalled looks whether what a handler has to apply has waited for long.
+func (d *Desk) stalled(ctx context.Context, h *Handler) ([]Problem, error) {
+	const most = 20
+	behind, err := d.store.ListPartitions(ctx, eventstore.PartitionQuery{Name: h.Name, Status: eventstore.StatusBehind, Limit: most})
+	if err != nil {
+		return nil, err
+	}
+	var next []event.Envelope
+	for _, p := range behind {
+		first, err := d.store.ReadLane(ctx, p.Lane, p.Checkpoint, 1)
+		if err != nil {
+			return nil, err
+		}
+		next = append(next, first...)
+	}
+	oldest := earliest(next, func(e event.Envelope) time.Time { return e.Time })
+	if oldest.IsZero() || d.opts.Now().Sub(oldest) <= patience {
+		return nil, nil
+	}
+	return []Problem{{
+		Kind: ProblemStalled, Handler: h.Name, Count: int(h.Lag), Oldest: oldest,
+		Command: d.command(cmdPartitions(h.Name, string(eventstore.StatusBehind))...),
+		Words:   fmt.Sprintf("%s is %d behind and passed nothing for a minute; an event waits for %s", h.Name, h.Lag, d.since(oldest)),
+	}}, nil
+}
+
+func (d *Desk) deadLetters(ctx context.Context, h *Handler) ([]Problem, error) {
+	if h.Dead == 0 {
+		return nil, nil
+	}
+	all, err := d.store.ListDead(ctx, h.Name, event.Position{}, MaxLimit)
+	if err != nil {
+		return nil, err
+	}
+	p := Problem{
+		Kind: ProblemDead, Handler: h.Name, Count: h.Dead, AtLeast: h.Dead >= eventstore.MaxCount,
+		Oldest:  earliest(all, func(l eventstore.Dead) time.Time { return l.Time }),
+		Command: d.command(cmdDead("ls", h.Name, "")...),
+		Words:   fmt.Sprintf("%s has %s", h.Name, counted(h.Dead, "dead letter", "dead letters")),
+	}
+	p.Words += d.forSince(p.Count, p.Oldest)
+	return []Problem{p}, nil
+}
+
+// forSince says for how long, of the oldest of several; "" where it is not known.
+func (d *Desk) forSince(n int, oldest time.Time) string {
+	switch {
+	case oldest.IsZero():
+		return ""
+	case n == 1:
+		return ", for " + d.since(oldest)
+	}
+	return ", the oldest for " + d.since(oldest)
+}
+
+// earliest is the first of the times that are not zero; zero where none is.
+func earliest[T any](all []T, of func(T) time.Time) (first time.Time) {
+	for _, v := range all {
+		if t := of(v); !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}

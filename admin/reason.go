@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// stateWaiting is of a unit whose next event the program that runs does not know.
+const stateWaiting = "waiting"
+
+// stateOf says in one word what a unit is doing; of several things the gravest.
+func stateOf(v *Unit) string {
+	switch {
+	case v.Halt != nil:
+		return string(eventstore.StatusHalted)
+	case v.Pause != nil || v.HandlerPause != nil:
+		return string(eventstore.StatusPaused)
+	case v.Parking != nil:
+		return string(eventstore.StatusParking)
+	case v.Activity != nil && v.Activity.State == stateWaiting:
+		return stateWaiting
+	case v.Tried != nil:
+		return string(eventstore.StatusTrying)
+	case v.Lag > 0:
+		return string(eventstore.StatusBehind)
+	}
+	return string(eventstore.StatusDone)
+}
+
+// reasons says what is going on with a unit, the gravest first; there is always one.
+func (d *Desk) reasons(v *Unit) []string {
+	var all []string
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if h := v.Halt; h != nil {
+		add("halted for %s at %s: %s", d.since(h.Since), typed(h.At, h.Type), because(h.Reason, h.Attempts, h.Error))
+	}
+	if p := v.Pause; p != nil {
+		add("paused for %s %s", d.since(p.Since), by(p.Actor, p.Reason))
+	}
+	if p := v.HandlerPause; p != nil {
+		add("the whole of %s is paused for %s %s", v.Handler, d.since(p.Since), by(p.Actor, p.Reason))
+	}
+	if p := v.Parking; p != nil {
+		add("%s set aside, in order, for %s, the first is %s: %s", ofMany(p.Count, "event is", "events are"), d.since(p.First.Since),
+			typed(p.First.At, p.First.Type), because(p.First.Reason, p.First.Attempts, p.First.Error))
+		if p.First.Due {
+			add("they are about to be applied")
+		}
+	}
+	all = append(all, d.attempts(v)...)
+	if v.Activity != nil && v.Activity.State == stateWaiting {
+		add("the next event%s waits for a newer program: this one does not know its type", d.ofActivity(v.Activity))
+	}
+	if len(all) == 0 || v.Owner == nil && v.Lag > 0 {
+		all = append(all, d.progress(v))
+	}
+	if v.Dead > 0 {
+		add("%s kept of it", ofMany(v.Dead, "dead letter is", "dead letters are"))
+	}
+	return all
+}
+
+// attempts says what is known of attempts at the next event of a unit that is not halted at it.
+func (d *Desk) attempts(v *Unit) (all []string) {
+	t := v.Tried
+	if t == nil || v.Halt != nil && v.Halt.At.Sequence == t.At.Sequence && v.Halt.At.lane() == t.At.lane() {
+		return nil
+	}
+	if t.Attempts > 0 {
+		s := fmt.Sprintf("%s failed %s, last %s ago", typed(t.At, t.Type), ofMany(t.Attempts, "time", "times"), d.since(t.Last))
+		if t.Error != "" {
+			s += ": " + upTo(200, t.Error)
+		}
+		if t.Again.After(d.opts.Now()) {
+			s += "; it is tried again in " + age(t.Again.Sub(d.opts.Now()))
+		}
+		all = append(all, s)
+	}
+	if t.Suspicions > 0 {
+		s := fmt.Sprintf("the process may have died of %s %s", typed(t.At, t.Type), ofMany(t.Suspicions, "time", "times"))
+		if t.CrashedAlone > 0 {
+			s += fmt.Sprintf(", %d of them with no other suspect beside it", t.CrashedAlone)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// progress says how far a unit is that nothing is known to stop.
+func (d *Desk) progress(v *Unit) string {
+	switch {
+	case v.Lag == 0 && v.Activity != nil && v.Activity.At != nil:
+		return v.Activity.State + d.ofActivity(v.Activity)
+	case v.Lag == 0:
+		return "everything is applied"
+	case v.Owner == nil:
+		return fmt.Sprintf("%s: %s applied when a program starts", nobody, ofMany(v.Lag, "event is", "events are"))
+	case v.Activity != nil:
+		return fmt.Sprintf("%s to be applied; %s%s", ofMany(v.Lag, "event is", "events are"), v.Activity.State, d.ofActivity(v.Activity))
+	}
+	return fmt.Sprintf("%s to be applied, nothing known is in the way", ofMany(v.Lag, "event is", "events are"))
+}
+
+// ofActivity says at which event, and since when, as far as it is known.
+func (d *Desk) ofActivity(a *Activity) string {
+	var b strings.Builder
+	if a.At != nil {
+		b.WriteString(" " + typed(*a.At, a.Type))
+	}
+	if a.Attempt > 1 {
+		fmt.Fprintf(&b, ", attempt %d", a.Attempt)
+	}
+	if !a.Since.IsZero() {
+		b.WriteString(" for " + d.since(a.Since))
+	}
+	return b.String()
+}
+
+// behind says what waits behind the event at which a unit stands, with the first few of it.
+func (d *Desk) behind(v *Unit) string {
+	const named = 3
+	n, waiting := v.Lag, v.Waiting
+	if v.Parking != nil {
+		n += uint64(v.Parking.Count)
+	}
+	if (v.Halt != nil || v.Parking != nil || v.Tried != nil) && n > 0 { // the one it stands at is not behind it
+		n--
+		waiting = waiting[min(1, len(waiting)):]
+	}
+	if n == 0 {
+		return ""
+	}
+	var first []string
+	for _, e := range waiting[:min(named, len(waiting))] {
+		typ := e.Type
+		if e.Void {
+			typ = "void"
+		}
+		first = append(first, fmt.Sprintf("%s (%s)", typ, d.since(e.Time)))
+	}
+	s := ofMany(n, "event waits", "events wait")
+	if v.Halt != nil || v.Parking != nil || v.Tried != nil {
+		s += " behind it"
+	}
+	switch {
+	case len(first) == 0:
+		return s
+	case uint64(len(first)) < n:
+		first = append(first, "…")
+	}
+	return s + ": " + strings.Join(first, ", ")
+}
+
+// steps says what a person may do about a unit, the most likely first.
+func (d *Desk) steps(v *Unit) []Step {
+	all := []Step{}
+	add := func(words string, args ...string) {
+		s := Step{Words: words}
+		if len(args) > 0 {
+			s.Command = d.command(args...)
+		}
+		all = append(all, s)
+	}
+	if v.HandlerPause != nil {
+		add("have the whole of "+v.Handler+" go on", cmdHandler("resume", v.Handler)...)
+	}
+	if v.Pause != nil {
+		add("have it go on", cmdUnit("resume", v)...)
+	}
+	switch {
+	case v.Halt != nil:
+		add("look at what the event holds", append(cmdUnit("show", v), "--payload")...)
+		add("try the event again, once the cause is mended", cmdUnit("retry", v)...)
+		add("keep it as a dead letter and go on without it", append(cmdUnit("dead-letter", v), reasonFlag...)...)
+		add("go on without it, for good", append(cmdUnit("skip", v), reasonFlag...)...)
+	case v.Parking != nil && !v.Parking.First.Due:
+		add("apply what is set aside, once the cause is mended", cmdUnit("retry", v)...)
+		add("keep the first as a dead letter and apply the others", append(cmdUnit("dead-letter", v), reasonFlag...)...)
+		add("drop the first and apply the others", append(cmdUnit("skip", v), reasonFlag...)...)
+	}
+	if v.State == stateWaiting {
+		add("start the program that knows the type")
+	}
+	if v.Owner == nil && (v.Lag > 0 || v.Parking != nil) {
+		add("start the application")
+	}
+	if v.Dead > 0 {
+		add("list the dead letters of it", cmdDead("ls", v.Handler, v.Key)...)
+	}
+	return all
+}
