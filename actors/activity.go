@@ -127,9 +127,7 @@ func (u *unit) showHead(e *event.Envelope) {
 }
 
 // showSuspect lets others see the suspect in hand.
-func (u *unit) showSuspect(e *partitions.Apply, waiting bool) {
-	u.suspect.Store(&InHand{
-		EventID: e.Entry.ID, Type: e.Entry.Type, Lane: e.Entry.Ref(), Sequence: e.Entry.Sequence, Attempt: e.Attempt,
-		Began: u.run.at(u.run.tick()), Suspect: true, Alone: e.Alone, Waiting: waiting,
-	})
+func (u *unit) showSuspect(h InHand) {
+	h.Began = u.run.at(u.run.tick())
+	u.suspect.Store(&h)
 }

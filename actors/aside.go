@@ -59,9 +59,21 @@ func (u *unit) writeParked(e *partitions.WriteParked) partitions.Input {
 	return partitions.WriteParkedDone{Outcome: outcomeOf(err), Err: err}
 }
 
-// writeTried keeps what is known of attempts at the next event.
+// writeTried keeps what is known of attempts at the next event. To be alone is counted by one who is.
 func (u *unit) writeTried(e *partitions.WriteTried) partitions.Input {
 	t := e.Tried
+	if e.Alone {
+		u.showSuspect(InHand{
+			EventID: t.EventID, Type: t.EventType, Lane: t.Lane, Sequence: t.Sequence, Attempt: t.Attempts + 1,
+			Suspect: true, Alone: true, Waiting: true,
+		})
+		o, err := u.enterGate(true, e.Generation)
+		u.suspect.Store(nil)
+		if o != partitions.OK {
+			u.leaveGate()
+			return partitions.WriteTriedDone{Outcome: o, Err: err}
+		}
+	}
 	now := u.run.rt.stamp()
 	tried := &eventstore.Tried{
 		Unit: u.id, Lane: t.Lane, Sequence: t.Sequence, EventID: t.EventID, EventType: t.EventType, Attempts: t.Attempts,
@@ -73,6 +85,8 @@ func (u *unit) writeTried(e *partitions.WriteTried) partitions.Input {
 	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Tried: tried})
 	if err == nil {
 		u.suspicions = t.Suspicions
+	} else {
+		u.leaveGate()
 	}
 	return partitions.WriteTriedDone{Outcome: outcomeOf(err), Err: err}
 }

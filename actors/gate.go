@@ -67,41 +67,69 @@ func (g *gate) admitLocked() {
 	g.mu.line = nil
 }
 
-// applySuspect applies an entry when it is its turn at the gate.
+// applySuspect applies an entry when it is its turn at the gate. One that is alone has come in before that was counted.
 func (u *unit) applySuspect(e *partitions.Apply) partitions.Input {
-	t := u.run.gate.enter(e.Alone)
-	defer u.run.gate.leave(t) // also when the behavior ends the goroutine
-	u.showSuspect(e, true)
-	defer u.suspect.Store(nil)
-	if done, in := u.awaitTurn(t, e.Generation); !in {
-		return done
+	defer u.leaveGate() // also when the behavior ends the goroutine
+	entry := e.Entry
+	hand := InHand{
+		EventID: entry.ID, Type: entry.Type, Lane: entry.Ref(), Sequence: entry.Sequence, Attempt: e.Attempt, Suspect: true, Alone: e.Alone, Waiting: true,
 	}
-	u.showSuspect(e, false)
-	u.run.rt.cfg.Observer.suspected(u.id, e.Entry, u.suspicions, e.Alone)
+	u.showSuspect(hand)
+	defer u.suspect.Store(nil)
+	if o, err := u.enterGate(e.Alone, e.Generation); o != partitions.OK {
+		return partitions.ApplyDone{Outcome: o, Err: err}
+	}
+	hand.Waiting = false
+	u.showSuspect(hand)
+	suspicions := 0
+	if e.Aside == nil {
+		suspicions = u.suspicions
+	}
+	u.run.rt.cfg.Observer.suspected(u.id, e.Entry, suspicions, e.Alone)
 	return u.applyInside(e)
 }
 
-// awaitTurn waits for a turn; false, with the answer to the Apply, when it will not come. Meanwhile others have the slot, and asks are
-// served: whoever is inside the gate may be waiting for one of them.
-func (u *unit) awaitTurn(t *turn, g event.Generation) (partitions.ApplyDone, bool) {
+// enterGate waits for the unit's turn; with another outcome than OK it will not come.
+func (u *unit) enterGate(alone bool, g event.Generation) (partitions.Outcome, error) {
+	if u.turn != nil && u.turn.alone != alone {
+		u.leaveGate()
+	}
+	if u.turn == nil {
+		u.turn = u.run.gate.enter(alone)
+	}
+	return u.awaitTurn(u.turn, g)
+}
+
+func (u *unit) leaveGate() {
+	if u.turn != nil {
+		u.run.gate.leave(u.turn)
+		u.turn = nil
+	}
+}
+
+// awaitTurn waits for a turn. Meanwhile others have the slot, and asks are served: whoever is inside the gate may be waiting for one of
+// them. Of the instance that serves them the machine does not know.
+func (u *unit) awaitTurn(t *turn, g event.Generation) (partitions.Outcome, error) {
+	if isClosed(t.in) {
+		return partitions.OK, nil
+	}
 	bell := u.inbox.listen()
 	defer u.inbox.ignore()
 	for {
 		switch {
 		case isClosed(t.in):
-			return partitions.ApplyDone{}, true
+			return partitions.OK, nil
 		case isClosed(u.run.ending):
-			// Before this answer the machine is told not to wait for anything: then it does not count the attempt, which was none.
+			// Before the answer the machine is told not to wait for anything: then it does not count the attempt, which was none.
 			u.post(func(b *inbox) { b.mu.drain, b.mu.cancel = true, true })
-			return partitions.ApplyDone{Outcome: partitions.Failed, Err: ErrStopping}, false
+			u.passivate()
+			return partitions.Failed, ErrStopping
 		case u.inbox.more():
-			done := u.serve(&partitions.Serve{Generation: g})
-			switch done.Outcome {
-			case partitions.OK:
-			case partitions.Failed:
+			if done := u.serve(&partitions.Serve{Generation: g}); done.Outcome != partitions.OK {
 				u.discard()
-			default:
-				return partitions.ApplyDone{Outcome: done.Outcome, Err: done.Err}, false
+				if done.Outcome != partitions.Failed {
+					return done.Outcome, done.Err
+				}
 			}
 			continue
 		}

@@ -46,7 +46,8 @@ type unit struct {
 	entry   *event.Envelope  // applied last
 	inside  bool             // an entry is being applied
 
-	suspicions int // of the entry that WriteTried was about
+	turn       *turn // at the gate; nil = none
+	suspicions int   // of the entry that WriteTried was about
 
 	behavior
 }
@@ -107,6 +108,7 @@ func (u *unit) Failed(reason any) {
 		a.rollback()
 		a.finish()
 	}
+	u.leaveGate()
 	again := time.Second
 	if u.inside && reason == host.ErrGoexit {
 		u.run.bequeathed.Store(u.id, &bequest{u.machine, partitions.ApplyDone{Outcome: partitions.Failed, Err: host.ErrGoexit}})
@@ -233,19 +235,28 @@ func (u *unit) restError(e *partitions.Idle) error {
 // carryOut does what the machine waits for, and gives the answer.
 func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 	switch e := e.(type) {
+	case *partitions.WriteTried:
+		return u.writeTried(e)
+	case *partitions.Apply:
+		if e.Suspect || e.Alone {
+			return u.applySuspect(e)
+		}
+		u.leaveGate()
+		return u.applyInside(e)
+	}
+	u.leaveGate()
+	switch e := e.(type) {
 	case *partitions.Acquire:
 		u.resting = false
+		if u.live {
+			u.discard() // it served asks at the gate
+		}
 		got, err := u.run.port.Acquire(u.run.ctx, u.id, e.Floor)
 		return partitions.AcquireDone{Outcome: partitions.OutcomeOf(err), Acquired: got, Err: err}
 	case *partitions.Recover:
 		return u.recover(e)
 	case *partitions.Fetch:
 		return u.fetch(e)
-	case *partitions.Apply:
-		if e.Suspect || e.Alone {
-			return u.applySuspect(e)
-		}
-		return u.applyInside(e)
 	case *partitions.Serve:
 		return u.serve(e)
 	case *partitions.WriteHalt:
@@ -254,8 +265,6 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 		return u.writeDead(e)
 	case *partitions.WriteParked:
 		return u.writeParked(e)
-	case *partitions.WriteTried:
-		return u.writeTried(e)
 	case *partitions.FetchAside:
 		return u.fetchAside(e)
 	case *partitions.SettleAside:
@@ -267,6 +276,7 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 		u.passivate()
 		return partitions.PassivateDone{}
 	case *partitions.Release:
+		u.passivate() // of what served asks at the gate
 		err := u.run.port.Release(u.run.ctx, partitions.Held{Unit: u.id, Generation: e.Generation}, true)
 		return partitions.ReleaseDone{Outcome: partitions.OutcomeOf(err), Err: err}
 	}
