@@ -34,6 +34,8 @@ type Changes struct {
 	Settle *Settle // of the fence's unit: ends an attempt at a row that was set aside
 	Tried  *Tried  // of the fence's unit: takes the place of what was known of attempts at its next event
 	Untry  bool    // forgets that
+
+	Projection *ProjectionStep // what a build of a projection did: its position moved, by compare-and-set
 }
 
 // Fence is the check "do I still hold this unit at this generation", made in the transaction it guards.

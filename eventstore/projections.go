@@ -33,11 +33,18 @@ type ProjectionBuilds interface {
 	// is being made is given up. Those not named are not declared any more. Categories that differ where Version does not
 	// are an error, as is a name that a handler has.
 	DeclareProjections(ctx context.Context, declared []ProjectionDeclared) ([]Projection, error)
-	// ReadAllWithin is [Streams.ReadAll] inside a unit of work that has SQL open: db is what [Tx.SQL] gave. It sees what the unit of
-	// work would commit after; nothing can be added while the transaction holds the writer. A store without SQL gives [ErrNoSQL].
-	ReadAllWithin(ctx context.Context, db SQL, after Position, categories []string, limit int) ([]event.Envelope, Position, error)
+	// ReadPlaced is [Streams.ReadAll] with the position of each event. db is nil, or what [Tx.SQL] gave: then it reads inside that unit of
+	// work, which sees all that it would commit after, and to which nothing can be added while it holds the writer. The events are also
+	// there where another unit of work of the same transaction committed them and nobody else sees them yet.
+	ReadPlaced(ctx context.Context, db SQL, after Position, categories []string, limit int) ([]Placed, error)
 	// DropBuild forgets a build that is [BuildOld], its tables included. One that is not there is no error.
 	DropBuild(ctx context.Context, name string, number int) error
+}
+
+// Placed is an event with its place in the order of all.
+type Placed struct {
+	event.Envelope
+	Position Position
 }
 
 // ErrProjectionMoved is what a [*ProjectionMovedError] is.
@@ -81,7 +88,9 @@ func (p *Projection) In(state BuildState) *ProjectionBuild {
 }
 
 // Runs reports whether a build moves: it is current or being made, by the version of the code that there is.
-func (p *Projection) Runs(b *ProjectionBuild) bool { return b.State != BuildOld && b.Version == p.Version }
+func (p *Projection) Runs(b *ProjectionBuild) bool {
+	return b.State != BuildOld && b.Version == p.Version
+}
 
 // BuildState says what a build is for.
 type BuildState string
