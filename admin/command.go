@@ -15,7 +15,7 @@ func cmdPartitions(handler, status string) []string {
 }
 
 func cmdDead(verb, handler, key string) []string {
-	args := []string{"dead", verb, "--handler", handler}
+	args := []string{"dlq", verb, "--handler", handler}
 	if key != "" {
 		args = append(args, "--key", key)
 	}

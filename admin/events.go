@@ -24,6 +24,7 @@ type EventQuery struct {
 	Categories []string
 
 	After   uint64 // sequence in the lane, or version of the entity, to begin after; not for all events
+	Newest  bool   // begin with some of the newest, at most 100, where no Cursor is given; every page then has a Next: what comes later begins there
 	Payload bool   // show what they hold
 	Cursor  string
 	Limit   int // 1 to [MaxLimit]; 0 = [DefaultLimit]
@@ -69,6 +70,11 @@ func (d *Desk) Events(ctx context.Context, q EventQuery) (Page[Event], error) {
 	if err = d.begin(err); err != nil {
 		return Page[Event]{}, err
 	}
+	if q.Newest && q.Cursor == "" {
+		if after, err = d.newest(ctx, q); err != nil {
+			return Page[Event]{}, err
+		}
+	}
 	var rows []event.Envelope
 	place := func(e event.Envelope) any { return uint64(e.Sequence) }
 	handler, category := "", q.Category
@@ -90,7 +96,35 @@ func (d *Desk) Events(ctx context.Context, q EventQuery) (Page[Event], error) {
 	if err != nil {
 		return Page[Event]{}, err
 	}
-	return pageOf(p, rows, view.event, place), nil
+	out := pageOf(p, rows, view.event, place)
+	if q.Newest && out.Next == "" {
+		if len(rows) > 0 {
+			out.Next = p.cursor(place(rows[len(rows)-1]))
+		} else {
+			out.Next = p.cursor(after)
+		}
+	}
+	return out, nil
+}
+
+// newest gives the place in a lane, or of an entity, that only the newest events come after.
+func (d *Desk) newest(ctx context.Context, q EventQuery) (uint64, error) {
+	if q.Entity.IsZero() {
+		tail, err := d.store.LaneTail(ctx, Place{Category: q.Category, Key: q.Key, Backfill: q.Backfill}.lane())
+		return uint64(tail - min(tail, eventstore.MaxRecent)), err
+	}
+	for last := uint64(0); ; { // the store tells the version of an entity by its events alone
+		rows, err := d.store.ReadStream(ctx, q.Entity, last, MaxLimit)
+		if err != nil {
+			return 0, err
+		}
+		if len(rows) > 0 {
+			last = rows[len(rows)-1].StreamVersion
+		}
+		if len(rows) < MaxLimit {
+			return last - min(last, eventstore.MaxRecent), nil
+		}
+	}
 }
 
 // list says which list is asked for.
@@ -133,6 +167,13 @@ func (d *Desk) allEvents(ctx context.Context, q EventQuery) (Page[Event], error)
 			return Page[Event]{}, err
 		}
 	}
+	if q.Newest && q.Cursor == "" {
+		o, err := d.store.Overview(ctx)
+		if err != nil {
+			return Page[Event]{}, err
+		}
+		after = o.Recent
+	}
 	rows, last, err := d.store.ReadAll(ctx, after, q.Categories, p.limit) // only the last event's position is known
 	if err != nil {
 		return Page[Event]{}, err
@@ -142,7 +183,7 @@ func (d *Desk) allEvents(ctx context.Context, q EventQuery) (Page[Event], error)
 		return Page[Event]{}, err
 	}
 	out := pageOf(p, rows, view.event, func(event.Envelope) any { return last })
-	if len(rows) == p.limit {
+	if len(rows) == p.limit || q.Newest {
 		out.Next = p.cursor(last)
 	}
 	return out, nil

@@ -171,13 +171,13 @@ func (d *Desk) steps(v *Unit) []Step {
 	}
 	switch {
 	case v.Halt != nil:
-		add("look at what the event holds", append(cmdUnit("show", v), "--payload")...)
+		add("look at what the event holds", append(cmdUnit("show", v), "--data")...)
 		add("try the event again, once the cause is mended", cmdUnit("retry", v)...)
-		add("keep it as a dead letter and go on without it", append(cmdUnit("dead-letter", v), reasonFlag...)...)
+		add("keep it as a dead letter and go on without it", append(cmdUnit("dlq", v), reasonFlag...)...)
 		add("go on without it, for good", append(cmdUnit("skip", v), reasonFlag...)...)
 	case v.Parking != nil && !v.Parking.First.Due:
 		add("apply what is set aside, once the cause is mended", cmdUnit("retry", v)...)
-		add("keep the first as a dead letter and apply the others", append(cmdUnit("dead-letter", v), reasonFlag...)...)
+		add("keep the first as a dead letter and apply the others", append(cmdUnit("dlq", v), reasonFlag...)...)
 		add("drop the first and apply the others", append(cmdUnit("skip", v), reasonFlag...)...)
 	}
 	if v.State == stateWaiting {

@@ -20,6 +20,9 @@ type Overviews interface {
 // MaxCount is where counts of an overview end: one that has this value is at least that.
 const MaxCount = 10_000
 
+// MaxRecent is how many events [Overview.Recent] has after it at most.
+const MaxRecent = 100
+
 // Overview is how a store stands.
 type Overview struct {
 	StoreID         string
@@ -29,6 +32,8 @@ type Overview struct {
 	Handlers        []HandlerOverview // in order of name
 	Categories      []CategoryOverview
 	Jobs            int // that are not over
+	// Recent is a position that at most [MaxRecent] events come after: ReadAll from there gives the newest, and then those that come.
+	Recent Position
 }
 
 // Owner is a process that has a store open.
