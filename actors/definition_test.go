@@ -152,7 +152,7 @@ func TestARuntimeRefusesWhatCannotRunAndSaysEverythingAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := types(t)
-	good := actors.Config{Store: store, Port: storelane.New(store, id.StartGeneration, keys), Codec: registry, Route: route(registry)}
+	good := actors.Config{Store: store, Port: storelane.New(store, id, keys), Codec: registry, Route: route(registry)}
 	unnamed := ledgers(nothing)
 	unnamed.Name = "other"
 	unnamed.On = actors.Behavior[*ledger]{actors.On(func(*ledger, actors.Context, Unnamed) error { return nil })}

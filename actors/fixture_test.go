@@ -14,7 +14,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore/faulty"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/internal/signal"
-	"github.com/keyhold/keyhold/internal/storelane"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/local"
 )
@@ -197,6 +197,7 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 type carrier interface {
 	transport.Transport
 	Bind(eventstore.Store, eventstore.Identity, event.KeyRules)
+	Port() partitions.Port
 }
 
 func (b *bundle) start(t testing.TB, definitions []actors.Definition, opts []option) {
@@ -209,7 +210,7 @@ func (b *bundle) start(t testing.TB, definitions []actors.Definition, opts []opt
 	carrier.Bind(b.store, id, keys)
 	registry := types(t)
 	cfg := actors.Config{
-		Definitions: definitions, Store: b.store, Port: storelane.New(b.store, id.StartGeneration, keys),
+		Definitions: definitions, Store: b.store, Port: carrier.Port(),
 		Codec: registry, Route: route(registry), Observer: b.saw.observer(t),
 	}
 	for _, o := range opts {

@@ -18,8 +18,9 @@ type Node struct {
 	// Wake says that there may be work for a unit. It never blocks; wakes of a unit already awake are merged, none is lost.
 	// It may still be called by a Committed that began before Stop.
 	Wake func(event.Unit)
-	// Drive wakes a unit and returns when it has applied, or halted before, everything in lane up to seq, or ctx is done. A
-	// halt is no error, and neither is a unit that waits for a newer program.
+	// Drive wakes a unit and returns when it has applied, or halted before, everything in lane up to seq, or ctx is done. With seq 0 it
+	// returns when the unit has nothing to do: nothing unread, and nothing due of what it set aside. A halt is no error, and neither is a unit
+	// that waits for a newer program.
 	//
 	// ctx is [Nested]. What the unit's behaviors commit meanwhile is told to Committed under ctx, or under a context
 	// derived from it, before Drive returns.

@@ -34,7 +34,7 @@ func setup(t *testing.T) *bundle {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Stop(context.Background()) })
-	return &bundle{T: t, store: store, id: id, port: storelane.New(store, id.StartGeneration, event.KeyRules{})}
+	return &bundle{T: t, store: store, id: id, port: storelane.New(store, id, event.KeyRules{})}
 }
 
 var (

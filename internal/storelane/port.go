@@ -4,36 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
 )
 
-// Port is a [partitions.Port] over the records of a store that the process owns. It keeps no state of its own: it may be used
-// concurrently, and there is nothing to close. After the store was stopped everything that reads gives [eventstore.ErrClosed].
+// Port is a [partitions.Port] over the records of a store that the process owns. It may be used concurrently, and there is nothing to
+// close. All that it remembers are the units that an unclean start found with something to do, until each was acquired. After
+// the store was stopped everything that reads gives [eventstore.ErrClosed].
 type Port struct {
 	records    eventstore.Records
 	generation event.Generation
 	keys       event.KeyRules
+	left       atomic.Pointer[left] // nil when nothing was left unclean, or all of it was acquired
 }
 
 var _ partitions.Port = (*Port)(nil)
 
-// New makes a port for one start of a store: generation is its start generation.
-func New(records eventstore.Records, generation event.Generation, keys event.KeyRules) *Port {
-	return &Port{records: records, generation: generation, keys: keys}
+// New makes a port for one start of a store, of which id tells. When the process before left the store unclean, call [Port.TakeOver] before
+// any unit is acquired.
+func New(records eventstore.Records, id eventstore.Identity, keys event.KeyRules) *Port {
+	p := &Port{records: records, generation: id.StartGeneration, keys: keys}
+	if id.Unclean {
+		p.left.Store(new(left))
+	}
+	return p
 }
 
 // Traits say that nothing is leased: the process owns all units.
 func (p *Port) Traits() partitions.Traits { return partitions.Traits{} }
 
-// Acquire grants the start generation. There is no other owner that a floor could come from.
-func (p *Port) Acquire(ctx context.Context, _ event.Unit, _ event.Generation) (partitions.Acquired, error) {
+// Acquire grants the start generation. There is no other owner that a floor could come from. Once, a unit that the process before may have
+// had in a behavior when it ended is unclean.
+func (p *Port) Acquire(ctx context.Context, u event.Unit, _ event.Generation) (partitions.Acquired, error) {
 	if err := ctx.Err(); err != nil {
 		return partitions.Acquired{}, err
 	}
-	return partitions.Acquired{Granted: true, Generation: p.generation}, nil
+	return partitions.Acquired{Granted: true, Generation: p.generation, Unclean: p.unclean(u)}, nil
 }
 
 // Renew has nothing to extend; a generation of another start is fenced.

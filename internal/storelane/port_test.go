@@ -139,7 +139,7 @@ func TestGapIsNeverPassed(t *testing.T) {
 	for range 6 {
 		b.publish(orders, 0)
 	}
-	b.port = storelane.New(lossy{b.store, []event.Sequence{1, 4, 6}}, b.id.StartGeneration, event.KeyRules{})
+	b.port = storelane.New(lossy{b.store, []event.Sequence{1, 4, 6}}, b.id, event.KeyRules{})
 	for after, want := range [][]string{
 		{"gap in order:c-1"},
 		{"order:c-1 #2", "order:c-1 #3"}, // up to the gap

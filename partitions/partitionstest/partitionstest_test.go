@@ -30,7 +30,7 @@ func TestStoreLane(t *testing.T) {
 		})
 		published := 0
 		return partitionstest.Harness{
-			Port: storelane.New(store, id.StartGeneration, event.KeyRules{}),
+			Port: storelane.New(store, id, event.KeyRules{}),
 			Append: func(t *testing.T, lane event.LaneRef, n int) {
 				t.Helper()
 				e := event.Envelope{Type: "order.placed", Version: 1, Encoding: event.JSON, Data: []byte("{}"), Category: lane.Category, Key: lane.Key, Lane: lane.Lane}

@@ -34,7 +34,7 @@ func New() *Transport { return new(Transport) }
 // transport. keys are the rules of the application.
 func (t *Transport) Bind(store eventstore.Store, id eventstore.Identity, keys event.KeyRules) {
 	t.store = store
-	t.port = storelane.New(store, id.StartGeneration, keys)
+	t.port = storelane.New(store, id, keys)
 }
 
 // Port is how units read what this transport delivers; nil before Bind.
@@ -61,7 +61,10 @@ func (t *Transport) Start(ctx context.Context, node transport.Node) error {
 		return errors.New("start inline transport: it is not bound to a store: call Bind first")
 	}
 	r := newRun(node)
-	err := t.install(ctx, r)
+	err := t.port.TakeOver(ctx, t.store, node.Subscriptions)
+	if err == nil {
+		err = t.install(ctx, r)
+	}
 	if err == nil {
 		if err = r.deliverUnpassed(ctx, t.store); err != nil {
 			err = errors.Join(err, t.Stop(context.WithoutCancel(ctx)))

@@ -127,12 +127,15 @@ func (r *run) drive(ctx context.Context, d delivery) error {
 	}
 	through = true
 	if err != nil {
+		if d.seq == 0 {
+			return fmt.Errorf("deliver what %s set aside: %w", d.unit, err)
+		}
 		return fmt.Errorf("deliver %s #%d to %s: %w", d.lane, d.seq, d.unit.Name, err)
 	}
 	return nil
 }
 
-// deliverUnpassed drives each unit through all that its lanes hold, then delivers what that led to.
+// deliverUnpassed drives each unit through all that its lanes hold, and through what it set aside and is due, then delivers what that led to.
 func (r *run) deliverUnpassed(ctx context.Context, store eventstore.Store) error {
 	if err := r.take(ctx); err != nil {
 		return err
@@ -149,6 +152,17 @@ func (r *run) deliverUnpassed(ctx context.Context, store eventstore.Store) error
 			return fmt.Errorf("look for the end of %s: %w", work.Lane, err)
 		}
 		if err := r.drive(ctx, delivery{unit: work.Unit, lane: work.Lane, seq: tail, call: c}); err != nil {
+			r.report(err)
+		}
+		if err := r.interrupted(ctx); err != nil {
+			return err
+		}
+	}
+	for unit, err := range storelane.Due(ctx, store, r.node.Subscriptions) {
+		if err != nil {
+			return err
+		}
+		if err := r.drive(ctx, delivery{unit: unit, call: c}); err != nil {
 			r.report(err)
 		}
 		if err := r.interrupted(ctx); err != nil {

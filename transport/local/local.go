@@ -16,7 +16,7 @@ import (
 
 // Transport is a [transport.Transport] within the process. Make it with [New], give it its store with Bind.
 type Transport struct {
-	lanes   eventstore.Lanes
+	backlog storelane.Backlog
 	port    *storelane.Port
 	wanted  chan struct{} // holds one token when a look is wanted
 	looking lifecycle.Loop
@@ -37,8 +37,8 @@ func New() *Transport { return &Transport{wanted: make(chan struct{}, 1)} }
 // Bind gives the transport its store, for one start of it: call it after each start of the store and before that of the
 // transport. keys are the rules of the application.
 func (t *Transport) Bind(store eventstore.Store, id eventstore.Identity, keys event.KeyRules) {
-	t.lanes = store
-	t.port = storelane.New(store, id.StartGeneration, keys)
+	t.backlog = store
+	t.port = storelane.New(store, id, keys)
 }
 
 // Port is how units read what this transport carries; nil before Bind.
@@ -58,12 +58,16 @@ func (t *Transport) Capabilities() transport.Capabilities {
 		transport.DeadLetter | transport.Replay | transport.Partitioning
 }
 
-// Start begins to carry, and to look in the background for what is unpassed.
+// Start begins to carry, and to look in the background for what is unpassed. When the process before left the store unclean it finds
+// out first which units it left so.
 func (t *Transport) Start(ctx context.Context, node transport.Node) error {
-	if t.lanes == nil {
+	if t.backlog == nil {
 		return errors.New("start local transport: it is not bound to a store: call Bind first")
 	}
-	if err := t.looking.Start(ctx, t.look(t.lanes, node)); err != nil {
+	if err := t.port.TakeOver(ctx, t.backlog, node.Subscriptions); err != nil {
+		return fmt.Errorf("start local transport: %w", err)
+	}
+	if err := t.looking.Start(ctx, t.look(t.backlog, node)); err != nil {
 		return fmt.Errorf("start local transport: %w", err)
 	}
 	return nil

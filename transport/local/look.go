@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/storelane"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -17,12 +16,12 @@ const (
 
 // look is what runs between Start and Stop. The routes are there before the first look begins, so a commit is either told
 // to Committed while they are there, or durable before that look.
-func (t *Transport) look(lanes eventstore.Lanes, node transport.Node) func(context.Context) {
+func (t *Transport) look(backlog storelane.Backlog, node transport.Node) func(context.Context) {
 	return func(ctx context.Context) {
 		t.routes.Store(&routes{subscribers: node.Subscribers(), wake: node.Wake})
 		defer t.routes.Store(nil)
 		for {
-			lookUntilDone(ctx, lanes, node)
+			lookUntilDone(ctx, backlog, node)
 			select {
 			case <-t.wanted:
 			case <-ctx.Done():
@@ -33,9 +32,9 @@ func (t *Transport) look(lanes eventstore.Lanes, node transport.Node) func(conte
 }
 
 // lookUntilDone looks through everything once, again from the beginning after an error.
-func lookUntilDone(ctx context.Context, lanes eventstore.Lanes, node transport.Node) {
+func lookUntilDone(ctx context.Context, backlog storelane.Backlog, node transport.Node) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := wakeUnpassed(ctx, lanes, node)
+		err := wakeAll(ctx, backlog, node)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -52,12 +51,13 @@ func lookUntilDone(ctx context.Context, lanes eventstore.Lanes, node transport.N
 	}
 }
 
-func wakeUnpassed(ctx context.Context, lanes eventstore.Lanes, node transport.Node) error {
-	for work, err := range storelane.Unpassed(ctx, lanes, node.Subscriptions) {
+// wakeAll wakes the units that have something to do.
+func wakeAll(ctx context.Context, backlog storelane.Backlog, node transport.Node) error {
+	for unit, err := range storelane.Units(ctx, backlog, node.Subscriptions) {
 		if err != nil {
 			return err
 		}
-		node.Wake(work.Unit)
+		node.Wake(unit)
 	}
 	return nil
 }
