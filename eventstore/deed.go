@@ -59,7 +59,7 @@ func (a *Act) known(now *UnitState) error {
 }
 
 // Known reports whether the store has anything of the unit: events for it, or what became of them.
-func (s *UnitState) Known() bool {
+func (s UnitState) Known() bool {
 	return s.Halt != nil || s.Parking != nil || s.Tried != nil || s.Pause != nil || s.Dead > 0 || len(s.Lanes) > 0
 }
 

@@ -52,6 +52,10 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Jobs on dead letters", replays},
 		{"Jobs on units", unitJobs},
 		{"Jobs", jobActs},
+		{"Handlers", handlerActs},
+		{"Overview", overviews},
+		{"Partitions", partitions},
+		{"Unit state", unitStates},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
