@@ -26,6 +26,9 @@ var ErrNotStarted = errors.New("application is not started")
 type App struct {
 	cfg       Config
 	retention lifecycle.Loop
+	looking   lifecycle.Loop  // for acts
+	jobbing   lifecycle.Loop  // for jobs
+	rousing   lifecycle.Group // of units of a handler that was resumed
 
 	mu struct {
 		sync.Mutex
@@ -126,7 +129,12 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &running{app: a, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}, names: p.names()}
+	if id.Unclean {
+		a.cfg.Logger.Warn("the process that had the store open before did not stop by itself: what was in a behavior then may be what ended it, "+
+			"and is tried with care", "max_crashes", a.cfg.MaxCrashes)
+	}
+	r := &running{app: a, rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}, names: p.names()}
+	r.jobs = newJobs(r)
 	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := a.run(ctx, r, in, p, id, t); err != nil {
 		rest, left := a.undo(ctx, r)
@@ -142,11 +150,14 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err != nil {
 		return err
 	}
+	if r.acts.last, err = a.cfg.Store.LastAct(ctx); err != nil { // before units read what was done up to now
+		return fmt.Errorf("look for acts: %w", err)
+	}
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
 	runtime, err := actors.NewRuntime(actors.Config{
 		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: r.router.types, Keys: a.cfg.keyRules(), Route: r.router.Route,
 		Committed: a.cfg.Transport.Committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
-		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize,
+		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize, MaxCrashes: a.cfg.MaxCrashes,
 	})
 	if err != nil {
 		return err
@@ -161,9 +172,13 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := a.reportHalts(ctx); err != nil {
 		return err
 	}
-	return a.cfg.Transport.Start(ctx, transport.Node{
+	err = a.cfg.Transport.Start(ctx, transport.Node{
 		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
 	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.rousing.Start(ctx), a.looking.Start(ctx, r.look), a.jobbing.Start(ctx, r.jobs.run))
 }
 
 // register compares the plan with the store's registry and saves it there.

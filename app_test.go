@@ -428,8 +428,12 @@ func TestHaltedKeyWaitsForAPersonAndOthersGoOn(t *testing.T) {
 	if _, err := admin.Resume(t.Context(), app, page[0].Unit); !errors.Is(err, admin.ErrNotHalted) {
 		t.Errorf("a second resume: %v", err)
 	}
-	var moved *eventstore.HaltMovedError
-	if err := app.LiftHalt(t.Context(), page[0].Ref()); !errors.As(err, &moved) {
+	gone := page[0]
+	_, err = app.Admin().Act(t.Context(), admin.ActRequest{
+		Kind: eventstore.ActRetry, Handler: gone.Unit.Name, Key: gone.Unit.Key,
+		Expect: &admin.Expect{Place: admin.Place{Category: gone.Lane.Category, Key: gone.Lane.Key, Sequence: uint64(gone.Sequence)}, Since: gone.Since},
+	})
+	if moved, ok := errors.AsType[*admin.MovedError](err); !ok || moved.Now == nil || moved.Now.Halt != nil {
 		t.Errorf("lifting a halt that is gone: %v", err)
 	}
 }

@@ -26,6 +26,9 @@ type Config struct {
 	Concurrency int           // behaviors running at once on this node; default 256
 	IdleAfter   time.Duration // without work, until an actor is put away; default 30 s
 	MailboxSize int           // asks waiting per entity, more are refused with ErrMailboxFull; default 1024
+	// MaxCrashes is how often the process may end while an event is in a behavior, and no other suspect beside it, until the key halts
+	// before that event; default 3.
+	MaxCrashes  int
 	DrainWithin time.Duration // how long Main lets work in hand finish after SIGTERM; default 20 s
 	// Retention is how long replies and records that no entity's stream holds are kept once every handler has passed them;
 	// default 7 days.
@@ -57,6 +60,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MailboxSize == 0 {
 		c.MailboxSize = 1024
+	}
+	if c.MaxCrashes == 0 {
+		c.MaxCrashes = 3
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -93,7 +99,7 @@ func (c Config) faults() error {
 	for _, n := range []struct {
 		name string
 		v    int
-	}{{"Concurrency", c.Concurrency}, {"MailboxSize", c.MailboxSize}} {
+	}{{"Concurrency", c.Concurrency}, {"MailboxSize", c.MailboxSize}, {"MaxCrashes", c.MaxCrashes}} {
 		if n.v < 0 {
 			add("%s is %d: it cannot be negative", n.name, n.v)
 		}

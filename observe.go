@@ -15,6 +15,7 @@ import (
 func (a *App) observer() actors.Observer {
 	log, next := a.cfg.Logger, a.cfg.Observer
 	o := a.routine()
+	a.observeAsides(&o)
 	o.Rejected = func(u event.Unit, e *event.Envelope, err error) {
 		log.Info("sent command was rejected", "unit", u, "event", e.ID, "type", e.Type, "error", err)
 		if next.Rejected != nil {
@@ -30,12 +31,12 @@ func (a *App) observer() actors.Observer {
 	o.Halted = func(h eventstore.Halt) {
 		log.Error("halted: nothing later of this key is applied; mend the cause, then lift the halt with admin.Resume",
 			"unit", h.Unit, "lane", h.Lane, "sequence", h.Sequence, "event", h.EventID, "type", h.EventType,
-			"attempts", h.Attempts, "reason", h.Reason, "error", h.Error)
+			"attempts", h.Attempts, "reason", h.Reason, "error", h.Error, "try", why(h.Unit, h.Lane.Category))
 		call(next.Halted, h)
 	}
 	o.DeadLettered = func(d eventstore.Dead) {
 		log.Error("set aside as a dead letter", "unit", d.Unit, "lane", d.Lane, "sequence", d.Sequence, "event", d.EventID,
-			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error)
+			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error, "try", "keyhold dlq ls "+d.Unit.Name)
 		call(next.DeadLettered, d)
 	}
 	o.WaitsForType = func(u event.Unit, e *event.Envelope) {
@@ -76,6 +77,43 @@ func (a *App) observer() actors.Observer {
 		}
 	}
 	return o
+}
+
+// observeAsides is the part of the observer that tells of what is set aside, and of what may have ended the process.
+func (a *App) observeAsides(o *actors.Observer) {
+	log, next := a.cfg.Logger, a.cfg.Observer
+	o.Parked = func(p eventstore.Parked) {
+		log.Error("set aside, and with it all that comes after it in its category; mend the cause, then have the key try again",
+			"unit", p.Unit, "lane", p.Lane, "sequence", p.Sequence, "event", p.EventID, "type", p.Type,
+			"attempts", p.Attempts, "reason", p.Reason, "error", p.Error, "try", why(p.Unit, p.Lane.Category))
+		call(next.Parked, p)
+	}
+	o.Unparked = func(u event.Unit, category string) {
+		log.Info("all that was set aside is through", "unit", u, "category", category)
+		call2(next.Unparked, u, category)
+	}
+	o.Replayed = func(u event.Unit, e *event.Envelope) {
+		log.Info("dead letter was applied after all", "unit", u, "lane", e.Ref(), "sequence", e.Sequence, "event", e.ID, "type", e.Type)
+		call2(next.Replayed, u, e)
+	}
+	o.AsideFailed = func(u event.Unit, e *event.Envelope, err error) {
+		log.Error("what was set aside failed again, and stays where it is", "unit", u, "lane", e.Ref(), "sequence", e.Sequence,
+			"event", e.ID, "type", e.Type, "error", err, "try", why(u, e.Category))
+		if next.AsideFailed != nil {
+			next.AsideFailed(u, e, err)
+		}
+	}
+	o.Suspected = func(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
+		log.Warn("the process may have died of this event: it is tried with care", "unit", u, "lane", e.Ref(), "sequence", e.Sequence,
+			"event", e.ID, "type", e.Type, "suspicions", suspicions, "alone", alone, "try", why(u, e.Category))
+		if next.Suspected != nil {
+			next.Suspected(u, e, suspicions, alone)
+		}
+	}
+	o.Paused = func(u event.Unit) {
+		log.Info("paused by a person: it reads no further until it is resumed", "unit", u)
+		call(next.Paused, u)
+	}
 }
 
 // routine is the part of the observer that tells nothing an operator must know.

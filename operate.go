@@ -2,15 +2,17 @@ package keyhold
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
+	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
 )
 
 // Unit names what can be halted: a handler and a key, or an entity kind and an id.
@@ -19,7 +21,56 @@ type Unit = event.Unit
 // Halted tells at which event a unit is halted, since when and why.
 type Halted = eventstore.Halt
 
-var _ admin.Operator = (*App)(nil)
+// Admin gives the desk at which people see what the application is doing and act on it: list, explain, retry, skip, pause, replay, look
+// up who did what. While the application is not started, everything done at it is [ErrNotStarted]. What is done without naming
+// anybody is done in the name of Config.Node.
+func (a *App) Admin() *admin.Desk {
+	return admin.New(a.cfg.Store, admin.Options{Actor: a.cfg.Node, Live: &admin.Live{
+		Node: a.cfg.Node,
+		Ready: func() error {
+			_, err := a.live()
+			return err
+		},
+		Acted: func(done eventstore.ActRecord) {
+			if r, err := a.live(); err == nil {
+				r.acts.own(done)
+				r.take(done)
+			}
+		},
+		Inspect: a.inspect,
+	}})
+}
+
+var _ admin.Application = (*App)(nil)
+
+// inspect tells what a unit is doing; nil for one that is at rest.
+func (a *App) inspect(_ context.Context, u event.Unit) (*admin.Activity, error) {
+	r, err := a.live()
+	if err != nil {
+		return nil, err
+	}
+	now, ok := r.runtime.Inspect(u)
+	if !ok || now.Phase == partitions.PhaseIdle {
+		return nil, nil
+	}
+	return activity(now), nil
+}
+
+func activity(now actors.Activity) *admin.Activity {
+	v := &admin.Activity{State: now.Phase.String(), Since: now.Since, Asks: now.Asks}
+	if h := now.InHand; h != nil {
+		v.Type, v.Attempt = h.Type, h.Attempt
+		if !h.Began.IsZero() {
+			v.Since = h.Began
+		}
+		if h.Sequence > 0 {
+			v.At = &admin.Place{
+				Category: h.Lane.Category, Key: h.Lane.Key, Backfill: h.Lane.Lane == event.Backfill, Sequence: uint64(h.Sequence), EventID: h.EventID,
+			}
+		}
+	}
+	return v
+}
 
 // Halts gives up to limit (1 to 10,000) halted units in order of name and key, after the unit given: the zero Unit for the
 // first page, the last one of a page for the next. name is that of a handler or entity kind; "" means all of them.
@@ -46,31 +97,6 @@ func (a *App) Halt(ctx context.Context, u Unit) (*Halted, error) {
 	return known[0].Halt, nil
 }
 
-// LiftHalt ends exactly this halt, named by its Ref, and has its unit go on: the event that halted it is tried again, with all
-// its attempts. A halt that is not there (any more) is an [*eventstore.HaltMovedError]. After
-// an [eventstore.ErrUnknownCommit] it may be lifted, and then the unit goes on. To lift whatever halt a unit has, use
-// [admin.Resume].
-func (a *App) LiftHalt(ctx context.Context, halt eventstore.HaltRef) error {
-	r, err := a.live()
-	if err != nil {
-		return err
-	}
-	if _, err := a.cfg.Store.Begin("lift halt").Commit(ctx, eventstore.Changes{LiftHalt: &halt}); err != nil {
-		moved, ok := errors.AsType[*eventstore.HaltMovedError](err)
-		switch {
-		case errors.Is(err, eventstore.ErrUnknownCommit):
-			r.runtime.Resume(halt.Unit)
-			return fmt.Errorf("lift halt of %s: it may be lifted, look whether it is: %w", halt.Unit, err)
-		case ok && moved.Now == nil: // lifted by one who did not get to tell the unit, perhaps
-			r.runtime.Resume(halt.Unit)
-		}
-		return err
-	}
-	a.cfg.Logger.Info("halt lifted: the event is tried again", "unit", halt.Unit, "lane", halt.Lane, "sequence", halt.Sequence)
-	r.runtime.Resume(halt.Unit)
-	return nil
-}
-
 // reportHalts logs which units are halted when the application starts: nothing else will tell of them.
 func (a *App) reportHalts(ctx context.Context) error {
 	const most, named = 10_000, 3
@@ -90,8 +116,17 @@ func (a *App) reportHalts(ctx context.Context) error {
 		count += " or more"
 	}
 	a.cfg.Logger.Warn("units are halted since before this start: mend the cause, then lift each with admin.Resume",
-		"halted", count, "first", strings.Join(first, ", "))
+		"halted", count, "first", strings.Join(first, ", "), "try", why(halts[0].Unit, halts[0].Lane.Category))
 	return nil
+}
+
+// why is the command that explains what became of an event.
+func why(u event.Unit, category string) string {
+	key := u.Key
+	if strings.ContainsFunc(key, func(r rune) bool { return !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.@/", r)) }) {
+		key = "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
+	}
+	return "keyhold why " + category + " " + key
 }
 
 func quoted(names []string) string {

@@ -93,8 +93,8 @@ func TestLiftedHaltIsToldOnceAndTheUnitResumes(t *testing.T) {
 			if got := log.lines("msg=resumed", "unit=register/ada"); len(got) != 2 {
 				t.Errorf("resumed is logged %d times", len(got))
 			}
-			log.wants(t, "level=INFO", "halt lifted", "unit=register/ada", "sequence=1")
-			log.wants(t, "level=INFO", "halt lifted", "unit=register/ada", "sequence=2")
+			log.wants(t, "level=INFO", "acted: ", "act=retry", "unit=register/ada", "sequence=1", "by="+cfg.Name+"@")
+			log.wants(t, "level=INFO", "acted: ", "act=retry", "unit=register/ada", "sequence=2")
 			if got := log.lines("begins anew"); len(got) > 0 {
 				t.Errorf("a lifted halt is told as a commit that failed: %s", got)
 			}
@@ -117,7 +117,7 @@ func TestStartTellsOfUnitsThatAreHalted(t *testing.T) {
 	again := inMemory()
 	again.Store, again.Logger = cfg.Store, log.logger()
 	run(t, again, cart, n.handler())
-	log.wants(t, "level=WARN", "admin.Resume", "halted=4", `first="register/ada, register/bob, register/cyd"`)
+	log.wants(t, "level=WARN", "admin.Resume", "halted=4", `first="register/ada, register/bob, register/cyd"`, `try="keyhold why cart ada"`)
 }
 
 func TestStartTellsWhatItFindsInTheStore(t *testing.T) {

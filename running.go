@@ -10,6 +10,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
+	"github.com/keyhold/keyhold/transport"
 )
 
 const (
@@ -17,12 +18,17 @@ const (
 	drains = 2 * time.Second // how long a Start that failed lets behaviors in hand finish
 )
 
-// running is what exists between a Start and the end of its Stop. It is immutable once started.
+// running is what exists between a Start and the end of its Stop. But for acts and jobs it is immutable once started.
 type running struct {
 	app     *App
 	runtime *actors.Runtime // nil in a start that failed early
 	router  *router
 	names   []string // of handlers and entity kinds, in order
+
+	subscriptions []transport.Subscription
+	acts          acts
+	jobs          *jobs
+	rousing       *lifecycle.Group // of the application
 
 	open     context.Context // that transactions of BeginTx go by; rollback ends it
 	rollback context.CancelCauseFunc
@@ -148,6 +154,7 @@ func (a *App) undo(ctx context.Context, r *running) (*running, error) {
 // alone keeps others from running the units that somebody is still inside of.
 func (r *running) stop(ctx context.Context) (through bool, err error) {
 	defer context.AfterFunc(ctx, func() { r.rollback(fmt.Errorf("transaction: %w", ErrStopping)) })()
+	operates := r.operates(ctx)
 	delivers := r.app.cfg.Transport.Stop(ctx) // it waits for units, which are told to hurry next
 	var works error
 	inside := false
@@ -159,14 +166,19 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 		delivers = patiently(ctx, r.app.cfg.Transport.Stop)
 	}
 	purges := patiently(ctx, r.app.retention.Stop)
-	if inside || delivers != nil || purges != nil {
-		return false, errors.Join(works, delivers, purges)
+	if inside || delivers != nil || purges != nil || operates != nil {
+		return false, errors.Join(works, delivers, purges, operates)
 	}
 	closes := patiently(ctx, r.app.cfg.Store.Stop)
 	if closes == nil {
 		r.rollback(ErrStopping)
 	}
 	return closes == nil, errors.Join(works, closes)
+}
+
+// operates ends what takes up what people do.
+func (r *running) operates(ctx context.Context) error {
+	return errors.Join(patiently(ctx, r.app.looking.Stop), patiently(ctx, r.app.jobbing.Stop), patiently(ctx, r.app.rousing.Stop))
 }
 
 // patiently calls stop with what is left of ctx, and once more with a grace when that was not enough.

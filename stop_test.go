@@ -3,6 +3,7 @@ package keyhold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/faulty"
@@ -326,25 +328,30 @@ func TestStopWaitsForTheStopUnderWayAndGivesItsError(t *testing.T) {
 	})
 }
 
+// unsure is a store whose answers to acts are lost.
+type unsure struct{ eventstore.Store }
+
+func (u unsure) Act(ctx context.Context, a eventstore.Act) (eventstore.ActRecord, error) {
+	if _, err := u.Store.Act(ctx, a); err != nil {
+		return eventstore.ActRecord{}, err
+	}
+	return eventstore.ActRecord{}, fmt.Errorf("act: %w", eventstore.ErrUnknownCommit)
+}
+
+// ActsAfter finds nothing: only the act itself tells the unit.
+func (u unsure) ActsAfter(context.Context, int64, int) ([]eventstore.ActRecord, error) { return nil, nil }
+
 func TestLiftWhoseOutcomeIsUnknownHasTheUnitGoOn(t *testing.T) {
 	t.Parallel()
-	lost := errors.New("the answer is lost")
 	n, halted := newNotes(), make(chan keyhold.Halted, 10)
-	store := faulty.Wrap(memory.Open(), nil)
 	cfg := inMemory()
-	cfg.Store, cfg.Transport, cfg.Observer.Halted = store, local.New(), func(h keyhold.Halted) { halted <- h }
+	cfg.Store, cfg.Transport, cfg.Observer.Halted = unsure{memory.Open()}, local.New(), func(h keyhold.Halted) { halted <- h }
 	app := run(t, cfg, cart, n.handler())
 	n.refuse("bomb", true)
 	add(t, app, "c1", "ada", "bomb")
 	h := <-halted
 	n.refuse("bomb", false)
-	store.SetPlan(func(op faulty.Op) faulty.Fault {
-		if op.Call == faulty.Commit && op.Changes.LiftHalt != nil {
-			return faulty.Fault{After: lost}
-		}
-		return faulty.Fault{}
-	})
-	if err := app.LiftHalt(t.Context(), h.Ref()); !errors.Is(err, eventstore.ErrUnknownCommit) || !strings.Contains(err.Error(), "may be lifted") {
+	if _, err := admin.Resume(t.Context(), app, h.Unit); !errors.Is(err, eventstore.ErrUnknownCommit) || !strings.Contains(err.Error(), "may have been done") {
 		t.Errorf("lift: %v", err)
 	}
 	if item := <-n.news; item != "bomb" {
@@ -362,11 +369,16 @@ func TestLiftOfAHaltThatIsGoneHasTheUnitGoOn(t *testing.T) {
 	add(t, app, "c1", "ada", "bomb")
 	h := <-halted
 	n.refuse("bomb", false)
+	seen, err := app.Admin().Unit(t.Context(), h.Unit, admin.ShowOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ref := h.Ref()
 	if _, err := cfg.Store.Begin("another").Commit(t.Context(), eventstore.Changes{LiftHalt: &ref}); err != nil {
 		t.Fatal(err)
 	}
-	if err := app.LiftHalt(t.Context(), ref); !errors.As(err, new(*eventstore.HaltMovedError)) {
+	_, err = app.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActRetry, Handler: h.Unit.Name, Key: h.Unit.Key, Expect: seen.Expect})
+	if !errors.Is(err, eventstore.ErrStateMoved) {
 		t.Errorf("lift: %v", err)
 	}
 	if item := <-n.news; item != "bomb" {

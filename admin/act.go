@@ -85,12 +85,21 @@ func (d *Desk) Preview(ctx context.Context, r ActRequest) (Preview, error) {
 		return Preview{}, err
 	}
 	if p.Now != nil && r.Expect != nil && needsStop(act.Kind) {
-		if now := p.Now.Expect; now.Place.position().Lane != act.Seen.Lane || now.Sequence != r.Expect.Sequence ||
-			!r.Expect.Since.IsZero() && !r.Expect.Since.Equal(now.Since) {
-			return Preview{}, &MovedError{Act: p.Act, Why: "it is stopped at " + now.String(), Now: p.Now}
+		switch now := p.Now.Expect; {
+		case now == nil:
+			return Preview{}, &MovedError{Act: p.Act, Why: notStopped, Now: p.Now, err: ErrNotHalted}
+		case !r.Expect.is(now):
+			return Preview{}, &MovedError{Act: p.Act, Why: "it is stopped at " + now.String() + " since " + now.Since.UTC().Format(time.RFC3339), Now: p.Now}
 		}
 	}
 	return p, nil
+}
+
+const notStopped = "it is not halted, and has no parked events"
+
+// is reports whether a unit that is stopped at now is where it was expected.
+func (e *Expect) is(now *Expect) bool {
+	return e.lane() == now.lane() && e.Sequence == now.Sequence && (e.Since.IsZero() || e.Since.Equal(now.Since))
 }
 
 // prepare checks a request, reads what it is about, and makes the act of it.
@@ -130,8 +139,8 @@ func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.A
 		if p.Expect = r.Expect; p.Expect == nil {
 			p.Expect = now.Expect
 		}
-		if p.Expect == nil || now.Expect == nil {
-			return Preview{}, none, &MovedError{Act: p.Act, Why: "it is not halted, and has no parked events", Now: &now, err: ErrNotHalted}
+		if p.Expect == nil {
+			return Preview{}, none, &MovedError{Act: p.Act, Why: notStopped, Now: &now, err: ErrNotHalted}
 		}
 		act.Seen, act.Since = p.Expect.position(), p.Expect.Since
 	}
