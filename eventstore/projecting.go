@@ -51,6 +51,14 @@ func (p *Projection) begin(state BuildState, now time.Time) *ProjectionBuild {
 	return &p.Builds[len(p.Builds)-1]
 }
 
+// Forget removes a build.
+func (p *Projection) Forget(number int) { p.remove(number) }
+
+// ProjectionNameTaken is the error of a projection that has the name of something else.
+func ProjectionNameTaken(name string, kind HandlerKind) error {
+	return fmt.Errorf("projection %q: the store knows a %s of that name, and they share one name space: rename the projection", name, kind)
+}
+
 func (p *Projection) remove(number int) (gone ProjectionBuild) {
 	p.Builds = slices.DeleteFunc(slices.Clone(p.Builds), func(b ProjectionBuild) bool {
 		if b.Number == number {
@@ -208,4 +216,10 @@ func (e ProjectionEvent) String() string {
 		return "Setup"
 	}
 	return fmt.Sprintf("event %s (%s, %s #%d)", e.ID, e.Type, e.Place.Lane, e.Place.Sequence)
+}
+
+// Clone gives a copy that can be changed without changing p. What its pointers point to is never changed.
+func (p Projection) Clone() Projection {
+	p.Builds = slices.Clone(p.Builds)
+	return p
 }

@@ -83,7 +83,7 @@ func (d *data) check(c *eventstore.Changes) error {
 			return &eventstore.CheckpointError{Name: m.name, Lane: a.Lane, From: a.From, Actual: m.at}
 		}
 	}
-	return nil
+	return d.checkStep(c.Projection)
 }
 
 func (d *data) version(s event.Stream) uint64 {
@@ -101,6 +101,7 @@ func (d *data) apply(c *eventstore.Changes, storeID string, done *eventstore.Com
 		a := &c.Advance[i]
 		d.lane(a.Lane).pass(mark{name: c.Fence.Unit.Name, at: a.To, id: a.EventID})
 	}
+	d.applyStep(c.Projection)
 	d.applyEvents(c, storeID, done)
 }
 

@@ -21,6 +21,9 @@ type data struct {
 	dead        map[deadKey]eventstore.Dead
 	abandoned   map[place]eventstore.Abandoned
 
+	projections    map[string]eventstore.Projection
+	projectionActs []eventstore.ActRecord
+
 	registry registry
 }
 
@@ -83,6 +86,7 @@ func newData() data {
 		halts:       make(map[event.Unit]eventstore.Halt),
 		dead:        make(map[deadKey]eventstore.Dead),
 		abandoned:   make(map[place]eventstore.Abandoned),
+		projections: make(map[string]eventstore.Projection),
 		registry:    newRegistry(),
 	}
 }

@@ -63,7 +63,7 @@ func (d *data) purgeRecords(before time.Time, limit int) int {
 			}
 			passed := l.passedBy(handlers)
 			old := func(r *record) bool {
-				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !dead[place{lane: l.ref, seq: r.Sequence}]
+				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !dead[place{lane: l.ref, seq: r.Sequence}] && !d.unread(r)
 			}
 			prefix := l.cut(old, limit-len(gone)-emptied)
 			gone = append(gone, prefix...)

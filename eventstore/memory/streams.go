@@ -63,18 +63,26 @@ func (s *Store) ReadReply(ctx context.Context, ref event.Stream, commandID strin
 
 // ReadAll implements [eventstore.Streams]. Its positions are those of the log.
 func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categories []string, limit int) ([]event.Envelope, eventstore.Position, error) {
-	if err := eventstore.CheckLimit(limit); err != nil {
+	found, err := s.findAll(ctx, after, categories, limit)
+	if err != nil || len(found) == 0 {
 		return nil, after, err
+	}
+	return copies(found), eventstore.Position(strconv.FormatUint(found[len(found)-1].position, 10)), nil
+}
+
+func (s *Store) findAll(ctx context.Context, after eventstore.Position, categories []string, limit int) ([]*record, error) {
+	if err := eventstore.CheckLimit(limit); err != nil {
+		return nil, err
 	}
 	position, err := parsePosition(after)
 	if err != nil {
-		return nil, after, err
+		return nil, err
 	}
 	wanted := func(name string) bool { return slices.Contains(categories, name) }
 	if len(categories) == 0 {
 		commands, err := s.commandCategories(ctx)
 		if err != nil {
-			return nil, after, err
+			return nil, err
 		}
 		wanted = func(name string) bool { return !slices.Contains(commands, name) }
 	}
@@ -82,7 +90,7 @@ func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categori
 	for len(found) < limit {
 		run, err := s.readLog(ctx, position)
 		if err != nil {
-			return nil, after, err
+			return nil, err
 		}
 		if len(run) == 0 {
 			break
@@ -94,10 +102,7 @@ func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categori
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil, after, nil
-	}
-	return copies(found), eventstore.Position(strconv.FormatUint(found[len(found)-1].position, 10)), nil
+	return found, nil
 }
 
 // readLog gives some of what follows a position, nothing at the end. It is a bounded run, so that a search through a
