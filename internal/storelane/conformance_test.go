@@ -6,7 +6,10 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/storelane"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/partitions/partitionstest"
+	"github.com/keyhold/keyhold/transport"
 )
 
 func TestConformance(t *testing.T) {
@@ -19,6 +22,21 @@ func TestConformance(t *testing.T) {
 				for range n {
 					b.publish(l, time.Duration(b.made)*time.Second)
 				}
+			},
+			Crash: func(t *testing.T) partitions.Port {
+				id := b.id
+				id.Unclean = true
+				next := storelane.New(b.store, id, event.KeyRules{})
+				var all []transport.Subscription
+				for _, name := range []string{"shipping", "billing"} {
+					for _, category := range []string{"order", "payment"} {
+						all = append(all, transport.Subscription{Name: name, Category: category})
+					}
+				}
+				if err := next.TakeOver(t.Context(), b.store, all); err != nil {
+					t.Fatal(err)
+				}
+				return next
 			},
 			// Nobody is registered, so everything may go that is older than the record after seq.
 			Purge: func(t *testing.T, l event.LaneRef, seq event.Sequence) {

@@ -228,7 +228,7 @@ func TestRecordWithABadKeyBecomesAVoidAndItsLaneGoesOn(t *testing.T) {
 func TestKeyRulesAreThoseOfTheApplication(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.port = storelane.New(b.store, b.id.StartGeneration, event.KeyRules{BackfillSuffix: "old"})
+	b.port = storelane.New(b.store, b.id, event.KeyRules{BackfillSuffix: "old"})
 	was, is := event.LaneRef{Category: "order", Key: event.DefaultBackfillSuffix}, event.LaneRef{Category: "order", Key: "old"}
 	b.publish(was, 0)
 	b.publish(is, 0)
@@ -281,7 +281,7 @@ func TestBadRecordAtTheHeadDoesNotWedgeOthers(t *testing.T) {
 		b.publish(bad, 0)
 	}
 	// The store refuses to abandon: the bad lane has to wait, nobody else does.
-	b.port = storelane.New(stuck{b.store}, b.id.StartGeneration, event.KeyRules{})
+	b.port = storelane.New(stuck{b.store}, b.id, event.KeyRules{})
 	for i := range 100 {
 		good := event.LaneRef{Category: "order", Key: fmt.Sprintf("c-%d", i)}
 		b.publish(good, 0)
@@ -293,7 +293,7 @@ func TestBadRecordAtTheHeadDoesNotWedgeOthers(t *testing.T) {
 		}
 	}
 	// It lets go: terminal at once, and the worker goes on.
-	b.port = storelane.New(b.store, b.id.StartGeneration, event.KeyRules{})
+	b.port = storelane.New(b.store, b.id, event.KeyRules{})
 	got := b.fetch(10, above(bad, 0))
 	if len(got.Entries) != 10 {
 		t.Fatalf("fetch of the bad lane: %v", read(got))
@@ -320,7 +320,7 @@ func (stale) LaneTail(context.Context, event.LaneRef) (event.Sequence, error) {
 func TestErrorsOfTheStoreKeepTheirClass(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := storelane.New(stale{b.store}, b.id.StartGeneration, event.KeyRules{}).
+	_, err := storelane.New(stale{b.store}, b.id, event.KeyRules{}).
 		Fetch(t.Context(), b.held(shipping), above(orders, 0), 1)
 	if !errors.Is(err, partitions.ErrFenced) || !errors.Is(err, eventstore.ErrStale) {
 		t.Errorf("stale store: %v", err)

@@ -72,3 +72,32 @@ func releasedAgain(s *suite) {
 	h = s.acquire(s.port, shipping, h.Generation)
 	s.same("read", run(orders, 1, 1), places(s.fetch(s.port, h, 10, at(orders, 0)).Entries))
 }
+
+func crashed(s *suite) {
+	if s.Crash == nil {
+		s.Skip("this port's world does not tell how an owner ended")
+	}
+	s.Append(s.T, orders, 2)
+	s.acquire(s.port, shipping, 0)
+	next := s.Crash(s.T)
+	s.Append(s.T, event.LaneRef{Category: "order", Key: "k-3"}, 1) // after the end, so nobody can have died of it
+	for _, want := range []struct {
+		unit    event.Unit
+		unclean bool
+	}{
+		{shipping, true},
+		{shipping, false},
+		{event.Unit{Name: "billing", Key: "k-1"}, true}, // it may have been inside, whoever else was
+		{event.Unit{Name: "shipping", Key: "k-2"}, false},
+		{event.Unit{Name: "shipping", Key: "k-3"}, false},
+		{shipping, false},
+	} {
+		got, err := next.Acquire(s.Context(), want.unit, 0)
+		if err != nil || !got.Granted || got.Unclean != want.unclean {
+			s.Errorf("acquire %s: %+v, %v; want it granted, unclean %v", want.unit, got, err, want.unclean)
+		}
+		if err := next.Release(s.Context(), partitions.Held{Unit: want.unit, Generation: got.Generation}, false); err != nil {
+			s.Errorf("release %s: %v", want.unit, err)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		tr := inline.New()
 		tr.Bind(store, id, event.KeyRules{})
 		return tr
-	})
+	}, transporttest.Owned)
 }
 
 // bundle is a transport over a started store, and a node whose Drive is drive. Units apply nothing: what is unpassed stays so.
@@ -247,5 +247,39 @@ func TestCapabilitiesAreNamed(t *testing.T) {
 	want := "publish, consumer groups, ack, ordering, dead letter, replay, inline"
 	if diff := cmp.Diff(want, inline.New().Capabilities().String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// aside is a store in which a unit has set something aside that is due.
+type aside struct{ eventstore.Store }
+
+var errFailing = errors.New("disk error")
+
+func (aside) DueUnits(_ context.Context, after event.Unit, _ int) ([]event.Unit, error) {
+	if after != (event.Unit{}) {
+		return nil, errFailing
+	}
+	return []event.Unit{{Name: "billing", Key: "c-1"}, {Name: "nobody", Key: "c-1"}, {Name: "shipping", Key: "c-2"}}, nil
+}
+
+func TestStartDrivesUnitsThroughWhatTheySetAside(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.transport.Bind(aside{b.store}, eventstore.Identity{StartGeneration: 1}, event.KeyRules{})
+	b.drive = func(_ context.Context, u event.Unit) error {
+		if u.Name == "billing" {
+			return errFailing
+		}
+		return nil
+	}
+	if err := b.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{b.driven.Wait(t), b.driven.Wait(t)}
+	if diff := cmp.Diff([]string{"billing  #0", "shipping  #0"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := b.reported.Wait(t); !errors.Is(err, errFailing) {
+		t.Errorf("reported: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		tr := local.New()
 		tr.Bind(store, id, event.KeyRules{})
 		return tr
-	})
+	}, transporttest.Owned)
 }
 
 // bundle is a transport over a started store, and a node that notes what reaches it.
@@ -249,4 +249,47 @@ func TestStopEndsThePauseAfterALookThatFailed(t *testing.T) {
 			t.Errorf("stop took %s", took)
 		}
 	})
+}
+
+// aside is a store in which units have set something aside that is due.
+type aside struct {
+	eventstore.Store
+	units []event.Unit
+}
+
+func (a aside) DueUnits(_ context.Context, after event.Unit, _ int) ([]event.Unit, error) {
+	if after != (event.Unit{}) {
+		return nil, errFailing
+	}
+	return a.units, nil
+}
+
+func TestWhatWasSetAsideAndIsDueWakesItsUnitAtStartAndAtNotify(t *testing.T) {
+	t.Parallel()
+	units := []event.Unit{{Name: "billing", Key: "c-1"}, {Name: "nobody", Key: "c-1"}, {Name: "shipping", Key: "c-2"}}
+	b := setup(t, func(s eventstore.Store) eventstore.Store { return aside{s, units} })
+	b.start(t)
+	for range 2 {
+		got := []event.Unit{b.woken.Wait(t), b.woken.Wait(t)}
+		if diff := cmp.Diff([]event.Unit{units[0], units[2]}, got); diff != "" {
+			t.Error(diff)
+		}
+		b.transport.Notify()
+	}
+}
+
+func TestStartAfterAnUncleanEndFailsWhenNobodyCanTellWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	left := 1
+	b := setup(t, func(s eventstore.Store) eventstore.Store { return failing{s, &left} })
+	b.transport.Bind(failing{b.store, &left}, eventstore.Identity{Unclean: true}, event.KeyRules{})
+	node := transport.Node{Subscriptions: subscriptions, Wake: b.woken.Send, Report: b.reported.Send}
+	if err := b.transport.Start(t.Context(), node); !errors.Is(err, errFailing) {
+		t.Fatalf("start: %v", err)
+	}
+	b.commit(t, "order", "c-1")
+	if err := b.transport.Start(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	b.woken.Wait(t)
 }

@@ -30,7 +30,7 @@ type fixture struct {
 	made      atomic.Int64 // events
 }
 
-func newFixture(t *testing.T, open Open) *fixture {
+func newFixture(t *testing.T, open Open, before func(*fixture)) *fixture {
 	t.Helper()
 	store := memory.Open()
 	id, err := store.Start(t.Context(), eventstore.StartOptions{Node: t.Name()})
@@ -38,6 +38,10 @@ func newFixture(t *testing.T, open Open) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{T: t, store: store}
+	if before != nil {
+		before(f)
+		id.Unclean = true
+	}
 	f.transport = open(t, store, id)
 	f.node = newNode(store, f.transport)
 	t.Cleanup(func() {
@@ -48,6 +52,9 @@ func newFixture(t *testing.T, open Open) *fixture {
 		}
 		if faults := f.faults(); len(faults) > 0 {
 			t.Errorf("faults: %v", errors.Join(faults...))
+		}
+		if left := f.unclean(); before == nil && len(left) > 0 {
+			t.Errorf("granted unclean, and no process died: %v", left)
 		}
 	})
 	return f
@@ -150,6 +157,13 @@ func (f *fixture) forgetReached() {
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
 	clear(f.node.mu.reached)
+}
+
+// unclean gives the units that were granted so, in order of name and key, as often as they were.
+func (f *fixture) unclean() []string {
+	f.node.mu.Lock()
+	defer f.node.mu.Unlock()
+	return sorted(f.node.mu.unclean)
 }
 
 // faults gives what went wrong so far, and forgets it.

@@ -26,6 +26,7 @@ type node struct {
 		applied  []applied
 		reached  map[event.Unit]bool // units that were woken or driven
 		faults   []error
+		unclean  []string      // units that were granted so: "shipping c-1"
 		changed  chan struct{} // closed and replaced at each change of the above
 		inside   int           // behaviors at this moment
 		together int           // most of them at once

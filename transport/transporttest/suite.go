@@ -23,12 +23,26 @@ type check struct {
 	name    string
 	with    transport.Capabilities
 	without transport.Capabilities
+	before  func(f *fixture) // what happened in the process before, which did not stop its store; nil = there was none
 	run     func(f *fixture)
 }
 
+// Option says what a transport is, besides its capabilities.
+type Option func(*options)
+
+type options struct{ owned bool }
+
+// Owned: its units belong to the process that owns the store. What they had in hand when that process ended without a word it learns
+// from Identity.Unclean.
+func Owned(o *options) { o.owned = true }
+
 // Run runs what of the suite is for the transport that open makes, by its capabilities.
-func Run(t *testing.T, open Open) {
-	has := newFixture(t, open).transport.Capabilities()
+func Run(t *testing.T, open Open, opts ...Option) {
+	var is options
+	for _, o := range opts {
+		o(&is)
+	}
+	has := newFixture(t, open, nil).transport.Capabilities()
 	for _, g := range []struct {
 		name   string
 		checks []check
@@ -40,7 +54,11 @@ func Run(t *testing.T, open Open) {
 		{"Failure", failure},
 		{"Parallel", parallel},
 		{"Inline", inline},
+		{"Unclean", unclean},
 	} {
+		if g.name == "Unclean" && !is.owned {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.checks {
@@ -49,7 +67,7 @@ func Run(t *testing.T, open Open) {
 				}
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					c.run(newFixture(t, open))
+					c.run(newFixture(t, open, c.before))
 				})
 			}
 		})

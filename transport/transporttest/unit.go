@@ -46,6 +46,9 @@ func (n *node) work(ctx context.Context, un *unit, lane event.LaneRef, seq event
 	if err != nil {
 		return err
 	}
+	if granted.Unclean {
+		n.change(func() { n.mu.unclean = append(n.mu.unclean, un.Name+" "+un.Key) })
+	}
 	held := partitions.Held{Unit: un.Unit, Generation: granted.Generation}
 	known, err := n.store.Recover(ctx, []eventstore.Ask{{Unit: un.Unit, Lanes: un.lanes()}})
 	if err != nil || known[0].Halt != nil {
