@@ -26,6 +26,7 @@ func newCommand(o Options, env environment) *cobra.Command {
 		Short: "Look at a Keyhold store and act on what is stopped",
 		Long:  about,
 	}
+	s.top = root
 	s.define(root.PersistentFlags())
 	root.AddGroup(
 		&cobra.Group{ID: "look", Title: "Look:"},
@@ -38,6 +39,8 @@ func newCommand(o Options, env environment) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	add("look", s.status(), s.why(), s.events(), s.audit())
+	add("act", s.partitions(), s.dead(), s.jobs(), s.handlersCommand())
 	add("keep", s.version())
 	root.SetHelpCommandGroupID("keep")
 	root.SetCompletionCommandGroupID("keep")

@@ -17,3 +17,5 @@
 // options.go (what an embedder gives), command.go (the tree), session.go (what one run has), then a noun: status.go, partitions.go,
 // dead.go, jobs.go. How things look: view.go, table.go, text.go, watch.go. What may go wrong: fault.go.
 package command
+
+//go:generate go test -run TestReferenceIsUpToDate -update

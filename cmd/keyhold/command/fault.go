@@ -16,7 +16,7 @@ const (
 	ExitError    = 1 // it did not work
 	ExitUsage    = 2 // the command line says nothing that could be done
 	ExitNotFound = 3 // there is no such handler, key, job, …
-	ExitMoved    = 4 // the state is not the one that the act was decided on: look again
+	ExitMoved    = 4 // the state does not allow it: it is not the one that the act was decided on, or a program has the store in use
 	ExitDegraded = 5 // status: something is stopped
 )
 
@@ -25,6 +25,7 @@ type fault struct {
 	code   int
 	err    error
 	advice string // "" = the error says it
+	detail string // what is shown below, fit for a terminal
 }
 
 func (f *fault) Error() string {
@@ -79,5 +80,8 @@ func Report(w io.Writer, err error) {
 			line = "error: " + line
 		}
 		fmt.Fprintln(w, clean(line))
+	}
+	if f, ok := errors.AsType[*fault](err); ok && f.detail != "" {
+		fmt.Fprint(w, f.detail)
 	}
 }

@@ -1,22 +1,32 @@
 package command
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // setting is what all commands of one tree share: the options, and the flags that every command has.
 type setting struct {
 	options Options
 	env     environment
+	top     *cobra.Command // of the tree, which may hang below another
 
 	db      string
 	output  string
 	noColor bool
 }
 
+// What -o may say.
 const (
 	asTable = "table"
 	asWide  = "wide"
@@ -25,10 +35,10 @@ const (
 
 func (s *setting) define(flags *pflag.FlagSet) {
 	if s.options.Open == nil {
-		flags.StringVar(&s.db, "db", "", "SQLite file of the store (default $KEYHOLD_DB)")
+		flags.StringVar(&s.db, "db", "", "SQLite `FILE` of the store (default $KEYHOLD_DB)")
 	}
-	flags.StringVarP(&s.output, "output", "o", asTable, "table, wide (all columns, nothing shortened) or json")
-	flags.BoolVar(&s.noColor, "no-color", false, "no colours (nor are there any with $NO_COLOR, or where no terminal is)")
+	flags.StringVarP(&s.output, "output", "o", asTable, "`FORMAT`: table, wide (all columns, nothing shortened) or json")
+	flags.BoolVar(&s.noColor, "no-color", false, "no colours; there are none with $NO_COLOR either, nor where no terminal is")
 }
 
 // run is one run of one command.
@@ -38,34 +48,82 @@ type run struct {
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer
-	output  string
 	screen  terminal // what out is
 	colours palette
 }
 
 // begin looks at the streams and the flags that all commands have.
 func (s *setting) begin(c *cobra.Command) (*run, error) {
-	r := &run{setting: s, command: c, in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr(), output: s.output}
-	switch r.output {
+	r := &run{setting: s, command: c, in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr()}
+	switch s.output {
 	case asTable, asWide, asJSON:
 	default:
-		return nil, misused("Use -o table, -o wide or -o json.", "%s: there is no output %q", c.CommandPath(), r.output)
+		return nil, misused("Use -o table, -o wide or -o json.", "%s: there is no output %q", c.CommandPath(), s.output)
 	}
 	r.screen = s.env.terminal(r.out)
 	r.colours = palette(r.screen.is && !s.noColor && s.env.getenv("NO_COLOR") == "" && s.env.getenv("TERM") != "dumb")
 	return r, nil
 }
 
-// actor names who acts in the store's record of acts.
-func (s *setting) actor(given string) string {
-	for _, name := range []func() string{
-		func() string { return given },
-		func() string { return s.env.getenv("KEYHOLD_ACTOR") },
-		s.env.login,
-	} {
-		if n := name(); n != "" {
-			return n
+// work is what a command does with an open store.
+type work func(ctx context.Context, r *run, d *admin.Desk, args []string) error
+
+// open makes of it what cobra runs: it opens the store, and closes it whatever happens.
+func (s *setting) open(do work) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) (err error) {
+		r, err := s.begin(c)
+		if err != nil {
+			return err
 		}
+		store, closer, err := s.attach(c.Context())
+		if err != nil {
+			return r.explain(err)
+		}
+		defer func() { err = errors.Join(err, closer.Close()) }()
+		return r.explain(do(c.Context(), r, s.desk(store), args))
 	}
-	return ""
+}
+
+func (s *setting) desk(store eventstore.Operations) *admin.Desk {
+	return admin.New(store, admin.Options{Actor: s.me(), Command: s.typed(), Now: s.env.now})
+}
+
+func (s *setting) attach(ctx context.Context) (eventstore.Operations, io.Closer, error) {
+	if s.options.Open != nil {
+		return s.options.Open(ctx)
+	}
+	path, err := s.path()
+	if err != nil {
+		return nil, nil, err
+	}
+	return attach(ctx, path)
+}
+
+// path is the SQLite file of the store.
+func (s *setting) path() (string, error) {
+	path := cmp.Or(s.db, s.env.getenv("KEYHOLD_DB"))
+	if path == "" {
+		return "", misused("Name the SQLite file of the application with --db FILE, or set KEYHOLD_DB.", "no store was named")
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", missing("Its application makes it at its first start. Look whether --db or KEYHOLD_DB names the right file.", "there is no file %s", path)
+	}
+	return path, nil
+}
+
+// typed is what command lines begin with that the person would type for this store.
+func (s *setting) typed() string {
+	line := s.top.CommandPath()
+	if s.db != "" {
+		line += " --db " + shell(s.db)
+	}
+	return line
+}
+
+// me names who acts in the store's record of acts, where the command line does not.
+func (s *setting) me() string {
+	if name := s.env.getenv("KEYHOLD_ACTOR"); name != "" {
+		return name
+	}
+	return s.env.login()
 }

@@ -10,7 +10,7 @@ import (
 type column struct {
 	title string
 	right bool // numbers
-	give  int  // how readily it gives up width where there is too little: 0 never, 1 first, 2 after those of 1
+	give  bool // it gives up width where there is too little
 	wide  bool // only in -o wide
 }
 
@@ -28,9 +28,6 @@ type table struct {
 	columns []column
 	rows    [][]cell
 }
-
-// mostGiving is the greatest column.give.
-const mostGiving = 2
 
 // narrowest is what a column that gives up width keeps of it.
 const narrowest = 8
@@ -78,8 +75,8 @@ func (t *table) write(w io.Writer, colours palette, wide bool, width int) error 
 	return err
 }
 
-// widths gives each column shown what its longest value needs; where that is too much for the line, those that give lose the most
-// from whoever is widest.
+// widths gives each column shown what its longest value needs; where that is too much for the line, the widest of those that give
+// is made narrower until it fits.
 func (t *table) widths(shown []int, wide bool, width int) []int {
 	widths := make([]int, len(shown))
 	total := 2 * (len(shown) - 1)
@@ -88,7 +85,7 @@ func (t *table) widths(shown []int, wide bool, width int) []int {
 		for _, row := range t.rows {
 			widths[n] = max(widths[n], utf8.RuneCountInString(row[i].text), 1)
 		}
-		if !wide && width == 0 && t.columns[i].give > 0 {
+		if !wide && width == 0 && t.columns[i].give {
 			widths[n] = min(widths[n], loose)
 		}
 		total += widths[n]
@@ -96,20 +93,18 @@ func (t *table) widths(shown []int, wide bool, width int) []int {
 	if wide || width == 0 {
 		return widths
 	}
-	for level := 1; level <= mostGiving && total > width; level++ {
-		for total > width {
-			widest := -1
-			for n, i := range shown {
-				if t.columns[i].give == level && widths[n] > narrowest && (widest < 0 || widths[n] > widths[widest]) {
-					widest = n
-				}
+	for total > width {
+		widest := -1
+		for n, i := range shown {
+			if t.columns[i].give && widths[n] > narrowest && (widest < 0 || widths[n] > widths[widest]) {
+				widest = n
 			}
-			if widest < 0 {
-				break
-			}
-			widths[widest]--
-			total--
 		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		total--
 	}
 	return widths
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -9,8 +8,9 @@ import (
 
 // terminal is what a stream turned out to be.
 type terminal struct {
-	is    bool
-	width int // 0 = not known
+	is     bool
+	width  int // 0 = not known
+	height int
 }
 
 // lookAt tells whether a stream of the command is a terminal.
@@ -19,11 +19,11 @@ func lookAt(stream any) terminal {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return terminal{}
 	}
-	width, _, err := term.GetSize(int(file.Fd()))
+	width, height, err := term.GetSize(int(file.Fd()))
 	if err != nil {
-		width = 0
+		width, height = 0, 0
 	}
-	return terminal{is: true, width: width}
+	return terminal{is: true, width: width, height: height}
 }
 
 // paint is what a value means; the palette says how that looks.
@@ -48,13 +48,3 @@ func (p palette) dye(as paint, text string) string {
 	}
 	return dyes[as] + text + "\x1b[0m"
 }
-
-// screen redraws in place: each line is written over what was there, and what is left below is cleared, so that nothing flickers.
-type screen struct{ out io.Writer }
-
-const (
-	home      = "\x1b[H"
-	clearLine = "\x1b[K"
-	clearRest = "\x1b[J"
-	clearAll  = "\x1b[2J"
-)

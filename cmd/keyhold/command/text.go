@@ -57,13 +57,9 @@ func cut(s string, width int) string {
 	return s[:at] + "…"
 }
 
-// span says how long, in the two greatest units: 12ms, 4.2s, 4m12s, 3h05m, 5d4h.
+// span says how long in the two greatest units: 12s, 4m12s, 3h05m, 5d4h.
 func span(d time.Duration) string {
 	switch d = max(d, 0); {
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(float64(d.Milliseconds()/100)/10, 'f', -1, 64) + "s"
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < time.Hour:
@@ -109,3 +105,41 @@ func shell(arg string) string {
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
+
+// dash leaves a 0 out, so that other numbers of a column stand out.
+func dash(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return count(n)
+}
+
+// suffix ends a text that there is.
+func suffix(text, end string) string {
+	if text == "" {
+		return ""
+	}
+	return text + end
+}
+
+// stamp is an instant, "" for the zero time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(instant)
+}
+
+// list names a few things in one line.
+func list(all []string) string { return strings.Join(all, ", ") }
+
+// prefix begins a text that there is.
+func prefix(begin, text string) string {
+	if text == "" {
+		return ""
+	}
+	return begin + text
+}
+
+// plainCount is a number as it is typed.
+func plainCount[N ~int | ~int64 | ~uint64](n N) string { return strconv.FormatUint(uint64(n), 10) }

@@ -20,7 +20,7 @@ func (v versionView) draw(p *page) {
 	if v.Revision != "" {
 		line += " (" + v.Revision + ")"
 	}
-	p.line(fmt.Sprintf("%s %s, %s, %s", p.name, clean(line), v.Go, v.Platform))
+	p.line(fmt.Sprintf("%s %s, %s, %s", "keyhold", clean(line), v.Go, v.Platform))
 }
 
 func (s *setting) version() *cobra.Command {

@@ -23,10 +23,15 @@ func (r *run) show(v view) error {
 }
 
 func (r *run) render(v view) ([]byte, error) {
-	if r.output == asJSON {
+	if r.setting.output == asJSON {
 		return document(v, "  ")
 	}
-	p := &page{name: r.command.Root().Name(), now: r.env.now(), wide: r.output == asWide, width: r.screen.width, colours: r.colours}
+	return r.drawn(v)
+}
+
+// drawn is a view for a person, whatever output was asked for.
+func (r *run) drawn(v view) ([]byte, error) {
+	p := &page{typed: r.typed(), now: r.env.now(), wide: r.setting.output == asWide, width: r.screen.width, colours: r.colours}
 	v.draw(p)
 	return p.text.Bytes(), nil
 }
@@ -70,7 +75,7 @@ func hex4(r rune) string {
 
 // page is what views are drawn on.
 type page struct {
-	name    string // of the program, for command lines that are offered
+	typed   string // what command lines begin with that are offered
 	now     time.Time
 	wide    bool
 	width   int // of the terminal; 0 = there is none

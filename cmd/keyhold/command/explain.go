@@ -1,0 +1,76 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// explain gives an error of the desk or the store its exit code, and what to do about it.
+func (r *run) explain(err error) error {
+	var own *fault
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	if moved, ok := errors.AsType[*admin.MovedError](err); ok {
+		return &fault{code: ExitMoved, err: err, advice: "This is how it stands now:", detail: r.moved(moved)}
+	}
+	if unknown, ok := errors.AsType[*admin.NotFoundError](err); ok {
+		return &fault{code: ExitNotFound, err: err, advice: nearest(unknown)}
+	}
+	if format, ok := errors.AsType[*eventstore.FormatError](err); ok && format.Found < format.Known {
+		return &fault{code: ExitMoved, err: fmt.Errorf("store %s has format %d, this program needs %d", format.Path, format.Found, format.Known),
+			advice: "Migrate it while nobody has it open: " + r.typed() + " migrate up"}
+	}
+	switch {
+	case errors.Is(err, admin.ErrUsage):
+		return &fault{code: ExitUsage, err: err, advice: "See " + r.command.CommandPath() + " --help."}
+	case errors.Is(err, eventstore.ErrInUse), errors.Is(err, eventstore.ErrOwned):
+		return &fault{code: ExitMoved, err: err, advice: "Stop the program that uses it, then run this again."}
+	case errors.Is(err, eventstore.ErrUnknownCommit):
+		return &fault{code: ExitError, err: err, advice: "It may have been done. Look whether it was: " + r.typed() + " audit --limit 5"}
+	}
+	return err
+}
+
+// nearest says which of the names there are may have been meant.
+func nearest(unknown *admin.NotFoundError) string {
+	best, least := "", 3
+	for _, name := range unknown.Known {
+		if d := distance(unknown.Name, name); d < least || best == "" && unknown.Name != "" && strings.HasPrefix(name, unknown.Name) {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "Did you mean " + best + "?"
+}
+
+// moved shows the state that refused an act: on the error stream, or as the document where one was asked for.
+func (r *run) moved(err *admin.MovedError) string {
+	if r.setting.output == asJSON {
+		_ = r.show(movedView{Moved: err})
+		return ""
+	}
+	var v view
+	switch {
+	case err.Now != nil:
+		v = unitView{Unit: *err.Now, brief: true}
+	case err.Job != nil:
+		v = jobView{*err.Job}
+	default:
+		return ""
+	}
+	text, _ := r.render(v)
+	return "\n" + string(text)
+}
+
+type movedView struct {
+	Moved *admin.MovedError `json:"moved"`
+}
+
+func (movedView) draw(*page) {}

@@ -1,0 +1,165 @@
+package command
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+func (s *setting) status() *cobra.Command {
+	var w watching
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "How the store stands: what is wrong, and how far every handler is",
+		Long: `Status tells how the store stands: what is wrong, the worst first, with the command that shows more of it; then how far every handler is.
+In scripts the exit code tells: 0 when all is well, 5 when something waits for a person, or when nobody works on what is there to do.`,
+		Args: exactly(),
+		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, _ []string) error {
+			degraded := false
+			err := r.watch(ctx, w, func(ctx context.Context) (view, error) {
+				status, err := d.Status(ctx)
+				degraded = status.Verdict != admin.Healthy
+				return statusView{status}, err
+			})
+			if err == nil && degraded && !w.on {
+				return errDegraded
+			}
+			return err
+		}),
+	}
+	w.define(c.Flags())
+	return c
+}
+
+type statusView struct{ admin.Status }
+
+func (v statusView) timeless() any {
+	s := v.Status
+	s.At, s.Words = time.Time{}, ""
+	s.Problems = slices.Clone(s.Problems)
+	for i := range s.Problems {
+		s.Problems[i].Words = ""
+	}
+	s.Handlers = slices.Clone(s.Handlers)
+	for i := range s.Handlers {
+		s.Handlers[i].Words = ""
+	}
+	return s
+}
+
+func (v statusView) draw(p *page) {
+	as := good
+	if v.Verdict != admin.Healthy {
+		as = bad
+	}
+	p.line(p.colours.dye(as, clean(v.Words)))
+	p.line(p.colours.dye(faint, clean(v.OwnerWords)+"; store "+clean(v.StoreID)+prefix(", start ", dash(v.Generation))))
+	for _, problem := range v.Problems {
+		p.blank()
+		mark := p.colours.dye(gravity(problem.Kind), "! ")
+		if problem.Note {
+			mark = p.colours.dye(faint, "- ")
+		}
+		p.line(mark + clean(problem.Words))
+		if problem.Command != "" {
+			p.hint("    " + clean(problem.Command))
+		}
+	}
+	if v.OpenJobs > 0 {
+		p.blank()
+		p.line(amount(v.OpenJobs, "job") + " not over yet")
+		p.hint("    " + p.typed + " jobs ls --open")
+	}
+	p.blank()
+	drawHandlers(p, v.Handlers)
+	if len(v.Categories) > 0 {
+		p.blank()
+		drawCategories(p, v.Categories)
+	}
+}
+
+func gravity(kind admin.ProblemKind) paint {
+	switch kind {
+	case admin.ProblemNobody, admin.ProblemHalted, admin.ProblemParking, admin.ProblemAbsent:
+		return bad
+	}
+	return wary
+}
+
+func drawHandlers(p *page, all []admin.Handler) {
+	if len(all) == 0 {
+		p.line("No handlers are registered in this store yet: an application registers its handlers when it starts.")
+		return
+	}
+	t := &table{columns: []column{
+		{title: "HANDLER", give: true},
+		{title: "KIND"},
+		{title: "BEHIND", right: true},
+		{title: "TRYING", right: true},
+		{title: "HALTED", right: true},
+		{title: "PARKING", right: true},
+		{title: "PAUSED", right: true},
+		{title: "DEAD", right: true},
+		{title: "MOVED"},
+		{title: "STOPPED FOR"},
+		{title: "IN PROGRAM", wide: true},
+		{title: "READS", wide: true},
+		{title: "SINCE", wide: true},
+	}}
+	for _, h := range all {
+		paused := tally(h.Paused, wary)
+		if h.Pause != nil {
+			paused = cell{"all", wary}
+		}
+		in := plain("yes")
+		if !h.Running {
+			in = cell{"no", wary}
+		}
+		t.rows = append(t.rows, []cell{
+			plain(h.Name), plain(h.Kind), {text: dash(h.Lag)}, tally(h.Trying, wary), tally(h.Halted, bad), tally(h.Parking, bad), paused,
+			tally(h.Dead, wary), {text: suffix(p.ago(h.Moved), " ago")}, {text: p.ago(h.Oldest)},
+			in, plain(list(h.Categories)), {text: stamp(h.Since)},
+		})
+	}
+	p.table(t)
+}
+
+func drawCategories(p *page, all []admin.Category) {
+	t := &table{columns: []column{
+		{title: "CATEGORY", give: true},
+		{title: "KEY", give: true},
+		{title: "PARTITIONS", right: true},
+		{title: "EVENTS", right: true},
+		{title: "HOLDS", wide: true},
+	}}
+	for _, c := range all {
+		key, holds := plain(c.KeyField), "events"
+		if c.KeyField == "" && c.Buckets > 0 {
+			key = cell{text: "none, " + amount(c.Buckets, "bucket")}
+		}
+		if c.Commands {
+			holds = "commands"
+			if c.KeyField == "" && c.Buckets == 0 {
+				key = cell{text: "entity id"}
+			}
+		}
+		t.rows = append(t.rows, []cell{plain(c.Name), key, {text: count(c.Partitions)}, {text: count(c.Records)}, {text: holds}})
+	}
+	p.table(t)
+}
+
+// tally is a count that stands out when it is not 0; counts of a store end at eventstore.MaxCount.
+func tally(n int, as paint) cell {
+	switch {
+	case n == 0:
+		return cell{}
+	case n >= eventstore.MaxCount:
+		return cell{count(n) + "+", as}
+	}
+	return cell{count(n), as}
+}
