@@ -137,6 +137,7 @@ var actsOnHalts = []check{
 		f.act(a)
 	}},
 	{"a halt that was lifted, or is void, is none", func(f *fixture) {
+		f.register([]string{"shipping", "order"})
 		f.haltNext(shipping, orders, 1)
 		f.act(seeing(eventstore.ActRetry, shipping, orders, 1))
 		moved := f.stateMoved(seeing(eventstore.ActSkip, shipping, orders, 1))
@@ -165,6 +166,7 @@ var actsOnHalts = []check{
 		f.commit(leased(shipping, 6, orders, 1, 2))
 	}},
 	{"of two that act on one halt one wins", func(f *fixture) {
+		f.register([]string{"shipping", "order"})
 		f.haltNext(shipping, orders, 1)
 		var (
 			group sync.WaitGroup

@@ -49,7 +49,7 @@ var parkedEvents = []check{
 	{"recovering tells how many are parked of each category, and whether they are due", func(f *fixture) {
 		f.park(shipping, payments, 2)
 		f.park(shipping, orders, 3)
-		f.park(billing, payments, 1)
+		f.park(billing, lane("refund", "a"), 1)
 		got := f.recover(shipping)
 		f.same("parked", got.Parked, []eventstore.ParkedIn{{Category: "order", Count: 3}, {Category: "payment", Count: 2}})
 		f.same("due", got.Due, false)

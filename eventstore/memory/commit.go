@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/keyhold/keyhold/event"
@@ -83,6 +84,12 @@ func (d *data) check(c *eventstore.Changes) error {
 			return &eventstore.CheckpointError{Name: m.name, Lane: a.Lane, From: a.From, Actual: m.at}
 		}
 	}
+	if s := c.Settle; s != nil && !d.isDue(c.Fence.Unit, s.AsideRef) {
+		return fmt.Errorf("settle %s #%d of %q: %w", s.Lane, s.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
+	}
+	if c.Projection == nil {
+		return nil
+	}
 	return d.checkStep(c.Projection)
 }
 
@@ -97,11 +104,17 @@ func (d *data) version(s event.Stream) uint64 {
 // apply makes c part of the data, and adds to done what it drew; check has passed.
 func (d *data) apply(c *eventstore.Changes, storeID string, done *eventstore.Committed) {
 	d.applyState(c)
+	d.applyAsides(c)
+	if len(c.Advance) > 0 {
+		d.moved[c.Fence.Unit.Name] = now()
+	}
 	for i := range c.Advance {
 		a := &c.Advance[i]
 		d.lane(a.Lane).pass(mark{name: c.Fence.Unit.Name, at: a.To, id: a.EventID})
 	}
-	d.applyStep(c.Projection)
+	if c.Projection != nil {
+		d.applyStep(c.Projection)
+	}
 	d.applyEvents(c, storeID, done)
 }
 
@@ -118,8 +131,11 @@ func (d *data) applyState(c *eventstore.Changes) {
 	if c.Halt != nil {
 		d.halts[c.Halt.Unit] = *c.Halt
 	}
-	for _, dead := range c.Dead {
-		d.dead[deadKey{name: dead.Unit.Name, place: place{lane: dead.Lane, seq: dead.Sequence}}] = dead
+	if c.Tried != nil {
+		d.tried[c.Tried.Unit] = *c.Tried
+	}
+	if c.Untry {
+		delete(d.tried, c.Fence.Unit)
 	}
 }
 

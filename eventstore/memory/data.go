@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -16,13 +17,19 @@ type data struct {
 	log        []*record // all records, in commit order
 	position   uint64    // of the last record that ever was in the log
 
+	generation  event.Generation // of the last Start
 	generations map[event.Unit]event.Generation
 	halts       map[event.Unit]eventstore.Halt // void ones included
-	dead        map[deadKey]eventstore.Dead
 	abandoned   map[place]eventstore.Abandoned
 
-	projections    map[string]eventstore.Projection
-	projectionActs []eventstore.ActRecord
+	setAside
+	tried  map[event.Unit]eventstore.Tried // void ones included
+	pauses map[event.Unit]eventstore.Pause // key "" = of a whole handler
+	moved  map[string]time.Time            // when a handler last passed something
+	acts   []eventstore.ActRecord          // that with id n at n-1
+	jobs   []*job                          // that with id n at n-1
+
+	projections map[string]eventstore.Projection
 
 	registry registry
 }
@@ -72,11 +79,6 @@ func (p place) compare(o place) int {
 	return cmp.Or(p.lane.Compare(o.lane), cmp.Compare(p.seq, o.seq))
 }
 
-type deadKey struct {
-	name string
-	place
-}
-
 func newData() data {
 	return data{
 		streams:     make(map[event.Stream]*stream),
@@ -84,8 +86,11 @@ func newData() data {
 		categories:  make(map[string]*category),
 		generations: make(map[event.Unit]event.Generation),
 		halts:       make(map[event.Unit]eventstore.Halt),
-		dead:        make(map[deadKey]eventstore.Dead),
 		abandoned:   make(map[place]eventstore.Abandoned),
+		setAside:    newSetAside(),
+		tried:       make(map[event.Unit]eventstore.Tried),
+		pauses:      make(map[event.Unit]eventstore.Pause),
+		moved:       make(map[string]time.Time),
 		projections: make(map[string]eventstore.Projection),
 		registry:    newRegistry(),
 	}
@@ -177,7 +182,8 @@ func (d *data) halt(u event.Unit) *eventstore.Halt {
 	if !found || h.Sequence <= d.checkpoint(u.Name, h.Lane).at {
 		return nil
 	}
-	return &h
+	known := h // so that only a halt that there is costs an allocation
+	return &known
 }
 
 // logAfter gives the index of the first record of the log above a position.

@@ -41,16 +41,12 @@ func (s *Store) ListDead(ctx context.Context, name string, after event.Position,
 	var found []eventstore.Dead
 	from := place{lane: after.Lane, seq: after.Sequence}
 	err := s.read(ctx, func(d *data) {
-		for k, dead := range d.dead {
-			if k.name == name && compareByKey(k.place, from) > 0 {
-				found = append(found, dead)
-			}
+		rows := d.lettersOf(name, func(l *letter) bool { return compareByKey(l.place(), from) > 0 })
+		for _, l := range rows[:min(limit, len(rows))] {
+			found = append(found, l.Dead)
 		}
 	})
-	slices.SortFunc(found, func(a, b eventstore.Dead) int {
-		return compareByKey(place{a.Lane, a.Sequence}, place{b.Lane, b.Sequence})
-	})
-	return found[:min(limit, len(found))], err
+	return found, err
 }
 
 // compareByKey orders by key first, so that the dead letters of one unit stand together.

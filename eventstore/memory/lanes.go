@@ -25,7 +25,7 @@ func (s *Store) Unpassed(ctx context.Context, name, category string, after event
 			if len(found) == limit {
 				return nil
 			}
-			if l.tail > l.checkpoint(name).at && d.halt(event.Unit{Name: name, Key: l.ref.Key}) == nil {
+			if u := (event.Unit{Name: name, Key: l.ref.Key}); l.tail > l.checkpoint(name).at && d.halt(u) == nil && d.pause(u) == nil {
 				found = append(found, l.ref)
 			}
 		}
@@ -51,10 +51,7 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 func (d *data) purgeRecords(before time.Time, limit int) int {
 	var gone []*record
 	emptied := 0
-	dead := make(map[place]bool, len(d.dead)) // whoever's it is
-	for k := range d.dead {
-		dead[k.place] = true
-	}
+	held := d.held()
 	for name, c := range d.categories {
 		handlers := d.registry.handlersOf(name)
 		for _, l := range c.lanes {
@@ -63,7 +60,7 @@ func (d *data) purgeRecords(before time.Time, limit int) int {
 			}
 			passed := l.passedBy(handlers)
 			old := func(r *record) bool {
-				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !dead[place{lane: l.ref, seq: r.Sequence}] && !d.unread(r)
+				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !held[place{lane: l.ref, seq: r.Sequence}] && !d.unread(r)
 			}
 			prefix := l.cut(old, limit-len(gone)-emptied)
 			gone = append(gone, prefix...)

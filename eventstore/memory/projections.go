@@ -187,9 +187,3 @@ func (d *data) unread(r *record) bool {
 	}
 	return false
 }
-
-// record keeps what was done to a projection.
-func (d *data) record(r eventstore.ActRecord) eventstore.ActRecord {
-	d.projectionActs = append(d.projectionActs, r)
-	return r
-}

@@ -77,6 +77,7 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 			r.categories[c.Name] = c
 		}
 		for _, h := range saved.Handlers {
+			h.Seen = d.generation
 			r.handlers[h.Name] = h
 		}
 		for _, t := range saved.Types {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -16,10 +15,9 @@ type Store struct {
 
 	mu struct {
 		sync.RWMutex
-		open       bool
-		generation event.Generation // of the last Start
-		storeID    string           // "" before the first Start
-		node       string           // of the owner
+		open    bool
+		storeID string // "" before the first Start
+		node    string // of the owner
 		data
 	}
 }

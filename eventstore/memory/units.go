@@ -48,6 +48,10 @@ func (d *data) recover(a *eventstore.Ask) eventstore.Recovered {
 		Generation:  d.generations[a.Unit],
 		Checkpoints: make([]event.Position, len(a.Lanes)),
 		Halt:        d.halt(a.Unit),
+		Pause:       d.pause(a.Unit),
+		Parked:      d.parked[a.Unit].byCategory(),
+		Due:         d.hasDue(a.Unit),
+		Tried:       d.attempts(a.Unit),
 	}
 	for i, ref := range a.Lanes {
 		m := d.checkpoint(a.Unit.Name, ref)
