@@ -33,13 +33,18 @@ func Entity[S any](t T, def keyhold.Entity[S], id string, opts ...Option) *Entit
 	return &EntityTest[S]{k: k, id: id, def: def, replay: newReplay(def, id)}
 }
 
-// Given has the entity emit events, in one commit: what has happened before. Each must be one that the entity folds, with a legal key.
+// Given has the entity emit events, in one commit: what has happened before. Each must be one that the entity folds, with a legal key, or an old
+// version of one, which is given as what upcasters make of it.
 func (e *EntityTest[S]) Given(events ...any) *EntityTest[S] {
 	e.k.T.Helper()
 	e.k.begin()
+	given := make([]any, len(events))
+	for i := range events {
+		given[i] = e.k.newest(events[i])
+	}
 	ctx, cancel := e.k.context()
 	defer cancel()
-	if _, err := e.k.app.Ask(ctx, e.def.ID(e.id), &history{events: events}); err != nil {
+	if _, err := e.k.app.Ask(ctx, e.def.ID(e.id), &history{events: given}); err != nil {
 		e.k.T.Fatalf("given to %s: %v%s", e.unit(), err, e.k.journal.account())
 	}
 	e.check(done[S]{what: "Given"})

@@ -33,12 +33,12 @@ func Handler[B any](t T, def keyhold.Handler[B], opts ...Option) *HandlerTest {
 }
 
 // Given commits events, one after the other. Each is delivered, and what follows from it done, before the next is committed. Where
-// their category has no key, wrap them in keyhold.For.
+// their category has no key, wrap them in keyhold.For. An event of an old version is given as what upcasters make of it.
 func (h *HandlerTest) Given(events ...any) *HandlerTest {
 	h.k.T.Helper()
 	h.k.begin()
 	for _, e := range events {
-		h.k.publish(e)
+		h.k.publish(h.k.newest(e))
 	}
 	return h
 }

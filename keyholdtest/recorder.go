@@ -2,9 +2,11 @@ package keyholdtest
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
+	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -48,4 +50,23 @@ func (k *Kit) decode(e *event.Envelope) any {
 		k.T.Fatalf("%s of %s: %v", e.Type, e.Ref(), err)
 	}
 	return v
+}
+
+// newest gives an event of an old version as what upcasters make of it, once it was stored: as everybody would be given it.
+func (k *Kit) newest(e any) any {
+	k.T.Helper()
+	switch e := e.(type) {
+	case keyhold.Backfilled:
+		return keyhold.Backfill(k.newest(e.Event))
+	case keyhold.Keyed:
+		return keyhold.For(e.ID, k.newest(e.Event))
+	}
+	if _, old := k.types.Upcast(reflect.TypeOf(e)); !old {
+		return e
+	}
+	enc, err := k.types.Encode(e)
+	if err != nil {
+		k.T.Fatalf("given %T: %v", e, err)
+	}
+	return plain(k.decode(&event.Envelope{Type: enc.Type, Version: enc.Version, Encoding: enc.Encoding, Data: enc.Data}))
 }
