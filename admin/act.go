@@ -249,7 +249,7 @@ func (d *Desk) forHandler(r ActRequest, h *Handler) (words string, warnings []st
 	case eventstore.ActResume:
 		words = "has all keys of " + h.Name + " read on"
 		if h.Paused > 0 {
-			warnings = append(warnings, counted(h.Paused, "key is", "keys are")+" paused by themselves, and stay so")
+			warnings = append(warnings, counted(h.Paused, "key stays paused by itself", "keys stay paused by themselves"))
 		}
 	case eventstore.ActRename:
 		words = fmt.Sprintf("gives everything kept under %s, its place in all lanes included, to %s", h.Name, r.To)
@@ -267,10 +267,11 @@ func (d *Desk) forHandler(r ActRequest, h *Handler) (words string, warnings []st
 		}
 	case eventstore.ActReset:
 		words = "has " + h.Name + " begin again " + r.From.String()
-		if !r.From.Now {
+		if r.From.Now {
+			warnings = append(warnings, "what it has not applied by now it never applies: "+ofMany(h.Lag, "event", "events"))
+		} else {
 			warnings = append(warnings, "it applies again what it has applied already: what it does outside the store, it does twice")
 		}
-		warnings = append(warnings, "events between its place now and the new one that are passed over are not applied")
 		if n := h.Halted + h.Parking; n > 0 {
 			warnings = append(warnings, "halts and parked events of "+counted(n, "key", "keys")+" are forgotten")
 		}

@@ -91,7 +91,7 @@ type Halt struct {
 
 // Halts lists halted units in order of (handler, key).
 func (d *Desk) Halts(ctx context.Context, q UnitQuery) (Page[Halt], error) {
-	return listUnits(ctx, d, "halts", q, d.store.ListHalts, haltOf, func(h eventstore.Halt) event.Unit { return h.Unit })
+	return listUnits(ctx, d, "halts", q, eventstore.Operations.ListHalts, haltOf, func(h eventstore.Halt) event.Unit { return h.Unit })
 }
 
 func haltOf(h eventstore.Halt) Halt {
@@ -122,7 +122,7 @@ type Parked struct {
 
 // Parking lists units with parked events in order of (handler, key).
 func (d *Desk) Parking(ctx context.Context, q UnitQuery) (Page[Parking], error) {
-	return listUnits(ctx, d, "parking", q, d.store.ListParking, parkingOf, func(p eventstore.Parking) event.Unit { return p.Unit })
+	return listUnits(ctx, d, "parking", q, eventstore.Operations.ListParking, parkingOf, func(p eventstore.Parking) event.Unit { return p.Unit })
 }
 
 func parkingOf(p eventstore.Parking) Parking {
@@ -155,20 +155,20 @@ func (d *Desk) Parked(ctx context.Context, u event.Unit, cursor string, limit in
 
 // Pauses lists what is paused in order of (handler, key); a whole handler comes before its keys.
 func (d *Desk) Pauses(ctx context.Context, q UnitQuery) (Page[Pause], error) {
-	return listUnits(ctx, d, "pauses", q, d.store.ListPauses, func(p eventstore.Pause) Pause { return *pauseOf(&p) },
+	return listUnits(ctx, d, "pauses", q, eventstore.Operations.ListPauses, func(p eventstore.Pause) Pause { return *pauseOf(&p) },
 		func(p eventstore.Pause) event.Unit { return p.Unit })
 }
 
 // listUnits is what all lists of units have in common.
 func listUnits[R, T any](ctx context.Context, d *Desk, list string, q UnitQuery,
-	read func(ctx context.Context, name string, after event.Unit, limit int) ([]R, error), view func(R) T, unit func(R) event.Unit,
+	read func(s eventstore.Operations, ctx context.Context, name string, after event.Unit, limit int) ([]R, error), view func(R) T, unit func(R) event.Unit,
 ) (Page[T], error) {
 	var after event.Unit
 	p, err := page(list, q.Limit, q.Cursor, &after)
 	if err = d.begin(err); err != nil {
 		return Page[T]{}, err
 	}
-	rows, err := read(ctx, q.Handler, after, p.ask())
+	rows, err := read(d.store, ctx, q.Handler, after, p.ask())
 	if err == nil && len(rows) == 0 {
 		err = d.checkNames(ctx, q.Handler, "")
 	}

@@ -97,12 +97,13 @@ func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Proble
 		kind   ProblemKind
 		status eventstore.Status
 		n      int
-		what   string
+		one    string
+		many   string
 	}{
-		{ProblemHalted, eventstore.StatusHalted, h.Halted, "halted"},
-		{ProblemParking, eventstore.StatusParking, h.Parking, "setting events aside"},
-		{ProblemPaused, eventstore.StatusPaused, h.Paused, "paused"},
-		{ProblemTrying, eventstore.StatusTrying, h.Trying, "trying again what failed"},
+		{ProblemHalted, eventstore.StatusHalted, h.Halted, "is halted", "are halted"},
+		{ProblemParking, eventstore.StatusParking, h.Parking, "has events set aside", "have events set aside"},
+		{ProblemPaused, eventstore.StatusPaused, h.Paused, "is paused", "are paused"},
+		{ProblemTrying, eventstore.StatusTrying, h.Trying, "tries again what failed", "try again what failed"},
 	}
 	for _, c := range stopped {
 		if c.n == 0 {
@@ -116,9 +117,12 @@ func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Proble
 			Kind: c.kind, Handler: h.Name, Count: c.n, AtLeast: c.n >= eventstore.MaxCount, Oldest: oldest,
 			Command: d.command(cmdPartitions(h.Name, string(c.status))...),
 		}
-		p.Words = fmt.Sprintf("%s of %s %s %s", counted(c.n, "key", "keys"), h.Name, are(c.n), c.what)
+		p.Words = fmt.Sprintf("%s of %s %s", counted(c.n, "key", "keys"), h.Name, c.many)
+		if c.n == 1 {
+			p.Words = fmt.Sprintf("1 key of %s %s", h.Name, c.one)
+		}
 		p.Words += d.forSince(c.n, oldest)
-		p.Note = c.kind == ProblemTrying && d.opts.Now().Sub(oldest) < patience
+		p.Note = c.kind == ProblemTrying && (oldest.IsZero() || d.opts.Now().Sub(oldest) < patience)
 		found = append(found, p)
 	}
 	found = append(found, d.problemsOfWhole(h, owned)...)

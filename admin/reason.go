@@ -51,7 +51,7 @@ func (d *Desk) reasons(v *Unit) []string {
 	}
 	all = append(all, d.attempts(v)...)
 	if v.Activity != nil && v.Activity.State == stateWaiting {
-		add("the next event%s waits for a newer program: this one does not know its type", d.ofActivity(v.Activity))
+		add("waits for a newer program%s: the one that runs does not know the type of the next event%s", d.ofActivity(v.Activity), nextType(v))
 	}
 	if len(all) == 0 || v.Owner == nil && v.Lag > 0 {
 		all = append(all, d.progress(v))
@@ -60,6 +60,21 @@ func (d *Desk) reasons(v *Unit) []string {
 		add("%s kept of it", ofMany(v.Dead, "dead letter is", "dead letters are"))
 	}
 	return all
+}
+
+// nextType names the type of the next event, where only one can be meant.
+func nextType(v *Unit) string {
+	name := ""
+	for _, l := range v.Lanes {
+		if l.Lag == 0 {
+			continue
+		}
+		if name != "" {
+			return ""
+		}
+		name = " (" + l.NextType + ")"
+	}
+	return name
 }
 
 // attempts says what is known of attempts at the next event of a unit that is not halted at it.
