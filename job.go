@@ -60,7 +60,13 @@ func (j *jobs) run(ctx context.Context) {
 			}
 		case <-timer.C:
 		}
-		err := j.turn(ctx, reread)
+		var err error
+		if failed > 0 { // a step may have been committed whose answer was lost
+			err = j.r.wakeDue(ctx)
+		}
+		if err == nil {
+			err = j.turn(ctx, reread)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -69,7 +75,7 @@ func (j *jobs) run(ctx context.Context) {
 				log.Warn("jobs wait for the store", "error", err)
 			}
 			pause = min(max(2*pause, jobBeat), longestGap)
-			reread = true // a commit may have happened whose answer was lost
+			reread = true
 			timer.Reset(pause)
 			continue
 		case failed > 0:

@@ -98,7 +98,8 @@ func (r *running) lookOnce(ctx context.Context) error {
 
 // take has whoever an act concerns look at the store. It does not block.
 func (r *running) take(done eventstore.ActRecord) {
-	if done.ID != 0 {
+	ofJob := done.Job != 0 && done.Unit.Key != "" // one of many, which the lines about the job stand for
+	if done.ID != 0 && !ofJob {
 		r.logAct(done)
 	}
 	switch done.Kind {
@@ -149,6 +150,23 @@ func (r *running) rouse(name string) {
 			r.app.transportFault(fmt.Errorf("look for work of %s: %w", name, err))
 		}
 	})
+}
+
+// wakeDue wakes units that have rows set aside which are to be applied now.
+func (r *running) wakeDue(ctx context.Context) error {
+	for after := (event.Unit{}); ; {
+		units, err := r.app.cfg.Store.DueUnits(ctx, after, lookLimit)
+		if err != nil {
+			return err
+		}
+		for _, u := range units {
+			r.runtime.Resume(u)
+			after = u
+		}
+		if len(units) < lookLimit {
+			return nil
+		}
+	}
 }
 
 // wakeAll wakes the units of a handler that have not passed everything.

@@ -123,7 +123,9 @@ func (a *App) reportHalts(ctx context.Context) error {
 // why is the command that explains what became of an event.
 func why(u event.Unit, category string) string {
 	key := u.Key
-	if strings.ContainsFunc(key, func(r rune) bool { return !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.@/", r)) }) {
+	if strings.ContainsFunc(key, func(r rune) bool {
+		return !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.@/", r))
+	}) {
 		key = "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
 	}
 	return "keyhold why " + category + " " + key

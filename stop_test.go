@@ -339,7 +339,9 @@ func (u unsure) Act(ctx context.Context, a eventstore.Act) (eventstore.ActRecord
 }
 
 // ActsAfter finds nothing: only the act itself tells the unit.
-func (u unsure) ActsAfter(context.Context, int64, int) ([]eventstore.ActRecord, error) { return nil, nil }
+func (u unsure) ActsAfter(context.Context, int64, int) ([]eventstore.ActRecord, error) {
+	return nil, nil
+}
 
 func TestLiftWhoseOutcomeIsUnknownHasTheUnitGoOn(t *testing.T) {
 	t.Parallel()
