@@ -130,12 +130,27 @@ type recorder struct {
 	anew, trouble, timer, misused  signal.Signal[error]
 	panicked                       signal.Signal[*actors.PanicError]
 	overdue                        signal.Signal[event.Unit]
+
+	paused      signal.Signal[event.Unit]
+	parked      signal.Signal[eventstore.Parked]
+	unparked    signal.Signal[string]
+	replayed    signal.Signal[event.Envelope]
+	asideFailed signal.Signal[event.Envelope]
+	suspected   signal.Signal[suspected]
+}
+
+// suspected is what an observer is told of a suspect.
+type suspected struct {
+	unit       event.Unit
+	sequence   event.Sequence
+	suspicions int
+	alone      bool
 }
 
 func (r *recorder) observer(t testing.TB) actors.Observer {
 	for _, s := range []interface{ Init(signal.TB) }{
 		&r.activated, &r.passivated, &r.resumed, &r.applied, &r.rejected, &r.retried, &r.halted, &r.dead, &r.waits, &r.anew, &r.trouble,
-		&r.timer, &r.misused, &r.panicked, &r.overdue,
+		&r.timer, &r.misused, &r.panicked, &r.overdue, &r.paused, &r.parked, &r.unparked, &r.replayed, &r.asideFailed, &r.suspected,
 	} {
 		s.Init(t)
 	}
@@ -155,6 +170,14 @@ func (r *recorder) observer(t testing.TB) actors.Observer {
 		Misused:      func(_ event.Unit, err error) { r.misused.Send(err) },
 		Panicked:     func(_ event.Unit, p *actors.PanicError) { r.panicked.Send(p) },
 		Overdue:      func(u event.Unit, _ time.Duration) { r.overdue.Send(u) },
+		Paused:       r.paused.Send,
+		Parked:       r.parked.Send,
+		Unparked:     func(_ event.Unit, category string) { r.unparked.Send(category) },
+		Replayed:     func(_ event.Unit, e *event.Envelope) { r.replayed.Send(*e) },
+		AsideFailed:  func(_ event.Unit, e *event.Envelope, _ error) { r.asideFailed.Send(*e) },
+		Suspected: func(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
+			r.suspected.Send(suspected{u, e.Sequence, suspicions, alone})
+		},
 	}
 }
 
@@ -191,6 +214,23 @@ func setupOn(t testing.TB, mem *memory.Store, plan faulty.Plan, definitions []ac
 	}
 	b.start(t, definitions, opts)
 	return b
+}
+
+// setupUnclean is setup on the store of a process that did not stop it.
+func setupUnclean(t testing.TB, mem *memory.Store, definitions []actors.Definition, opts ...option) *bundle {
+	t.Helper()
+	b := &bundle{store: leftUnclean{mem}, memory: mem, saw: new(recorder), carrier: local.New()}
+	b.start(t, definitions, opts)
+	return b
+}
+
+// leftUnclean is a store that the process before did not stop, whatever it did.
+type leftUnclean struct{ eventstore.Store }
+
+func (s leftUnclean) Start(ctx context.Context, o eventstore.StartOptions) (eventstore.Identity, error) {
+	id, err := s.Store.Start(ctx, o)
+	id.Unclean = true
+	return id, err
 }
 
 // carrier is a transport that delivers from the store.
