@@ -67,7 +67,7 @@ func (j *Job) Validate() error {
 	if j.Actor == "" {
 		errs = append(errs, errors.New("job: no actor: say who does it"))
 	}
-	if j.Reason == "" {
+	if j.Reason == "" && j.Kind != JobReplay && j.Kind != JobRetry { // those two lose nothing
 		errs = append(errs, errors.New("job: no reason: say why"))
 	}
 	return errors.Join(errs...)

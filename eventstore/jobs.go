@@ -10,7 +10,7 @@ import (
 
 // Jobs are acts on many rows: durable, paced, done by a running process in small commits. A job goes on where it stood after a restart.
 type Jobs interface {
-	// StartJob begins a job: of j, Kind, Filter, Rate, Actor and Reason count. Total is counted here, and the start leaves an [ActRecord].
+	// StartJob begins a job: of j, Kind, Filter, Rate, Actor and Reason count. A replay and a retry need no reason. Total is counted here, and the start leaves an [ActRecord].
 	// Errors: what [Job.Validate] says, [ErrNotFound] for a handler that is not registered; CountJob gives these as well.
 	StartJob(ctx context.Context, j Job) (Job, error)
 	// CountJob tells how many rows a job with this filter would take, and gives the first few of the dead letters among them. It changes nothing.
