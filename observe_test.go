@@ -35,7 +35,8 @@ func argument(t reflect.Type) reflect.Value {
 
 func TestEverythingObservedIsLoggedAndPassedOn(t *testing.T) {
 	t.Parallel()
-	const byRuntime = "Misused" // logged there
+	byRuntime := map[string]bool{"Misused": true}                       // logged there
+	seams := map[string]bool{"Begin": true, "End": true, "Trace": true} // of each unit of work, which nobody logs
 	for f := range reflect.TypeFor[actors.Observer]().Fields() {
 		var args []reflect.Value
 		for i := range f.Type.NumIn() {
@@ -45,7 +46,11 @@ func TestEverythingObservedIsLoggedAndPassedOn(t *testing.T) {
 		var next Observer
 		reflect.ValueOf(&next).Elem().FieldByIndex(f.Index).Set(reflect.MakeFunc(f.Type, func([]reflect.Value) []reflect.Value {
 			passed++
-			return nil
+			var zero []reflect.Value
+			for i := range f.Type.NumOut() {
+				zero = append(zero, reflect.Zero(f.Type.Out(i)))
+			}
+			return zero
 		}))
 		app, out := logged(slog.LevelDebug, next)
 		o := reflect.ValueOf(app.observer()).FieldByIndex(f.Index)
@@ -54,11 +59,14 @@ func TestEverythingObservedIsLoggedAndPassedOn(t *testing.T) {
 			continue
 		}
 		o.Call(args)
-		if lines := strings.Count(out.String(), "\n"); lines != 1 && f.Name != byRuntime {
+		if lines := strings.Count(out.String(), "\n"); lines != 1 && !byRuntime[f.Name] && !seams[f.Name] {
 			t.Errorf("%s: %d lines in the log:\n%s", f.Name, lines, out)
 		}
 		if passed != 1 {
 			t.Errorf("%s: passed on %d times", f.Name, passed)
+		}
+		if seams[f.Name] {
+			continue
 		}
 		app, _ = logged(slog.LevelDebug, Observer{})
 		reflect.ValueOf(app.observer()).FieldByIndex(f.Index).Call(args) // with nobody to pass it on to
