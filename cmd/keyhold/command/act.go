@@ -17,12 +17,12 @@ import (
 type signing struct{ actor, reason string }
 
 func (s *signing) define(flags *pflag.FlagSet, required bool) {
-	why := "why, as `TEXT` for the record of acts"
+	why := "why: `TEXT` for the record of acts"
 	if required {
 		why += " (required)"
 	}
 	flags.StringVar(&s.reason, "reason", "", why)
-	flags.StringVar(&s.actor, "actor", "", "`NAME` of who acts, for the record of acts (default $KEYHOLD_ACTOR, or your name at the system)")
+	flags.StringVar(&s.actor, "actor", "", "who acts: `NAME` for the record of acts (default $KEYHOLD_ACTOR, or your name at the system)")
 }
 
 // stoppedAct is an act on a partition that is stopped at an event, or a job on many of them.
@@ -202,7 +202,7 @@ func (m *selection) define(c *cobra.Command, dead bool) {
 	}
 	f.BoolVar(&m.all, "all", false, "every "+what+" of the handler")
 	m.filters(c)
-	f.IntVar(&m.rate, "rate", 0, "how many, as `N`, a second (default "+plainCount(eventstore.DefaultRate)+")")
+	f.IntVar(&m.rate, "rate", 0, "take `N` a second (default "+plainCount(eventstore.DefaultRate)+")")
 	f.BoolVarP(&m.yes, "yes", "y", false, "do not ask; required for more than one where no terminal is")
 	f.BoolVar(&m.waiting, "wait", false, "stay until the job is over, and show how far it is")
 }

@@ -41,6 +41,9 @@ func newCommand(o Options, env environment) *cobra.Command {
 	}
 	add("look", s.status(), s.why(), s.events(), s.audit())
 	add("act", s.partitions(), s.dead(), s.jobs(), s.handlersCommand())
+	if o.Open == nil || o.Migrations != nil {
+		add("keep", s.migrate())
+	}
 	add("keep", s.version())
 	root.SetHelpCommandGroupID("keep")
 	root.SetCompletionCommandGroupID("keep")
@@ -52,6 +55,7 @@ func newCommand(o Options, env environment) *cobra.Command {
 func (s *setting) settle(c *cobra.Command) {
 	// What cobra prints after an error is a page of usage: whoever reads it at night looks for the error in it.
 	c.SilenceUsage = true
+	c.SuggestionsMinimumDistance = 2
 	c.SetFlagErrorFunc(flagFault)
 	if !c.Runnable() {
 		c.Args = cobra.ArbitraryArgs
@@ -89,7 +93,11 @@ func flagFault(c *cobra.Command, err error) error {
 			advice = "Did you mean --" + best + "?"
 		}
 	}
-	return misused(advice, "%s: %w", c.CommandPath(), err)
+	what, _, isNumber := strings.Cut(err.Error(), ": strconv.")
+	if isNumber {
+		what += ": that is no number"
+	}
+	return misused(advice, "%s: %s", c.CommandPath(), what)
 }
 
 // distance is how many letters have to be added, removed or changed to make one word of the other.

@@ -140,7 +140,7 @@ func (s *setting) deadShow() *cobra.Command {
 		Short: "Show one dead letter",
 		Args:  exactly("HANDLER", "KEY", "SEQUENCE"),
 		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, args []string) error {
-			letter, err := findDead(ctx, d, args, category, payload)
+			letter, err := r.findDead(ctx, d, args, category, payload)
 			if err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ func (s *setting) deadShow() *cobra.Command {
 }
 
 // findDead finds a dead letter by its unit and its sequence, in whichever lane of the handler it is. More than one is for the person to decide.
-func findDead(ctx context.Context, d *admin.Desk, args []string, category string, payload bool) (admin.DeadLetter, error) {
+func (r *run) findDead(ctx context.Context, d *admin.Desk, args []string, category string, payload bool) (admin.DeadLetter, error) {
 	sequence, err := strconv.ParseUint(args[2], 10, 64)
 	if err != nil || sequence == 0 {
 		return admin.DeadLetter{}, misused("Give the number in column SEQUENCE of dlq ls.", "%q is no sequence", args[2])
@@ -183,7 +183,7 @@ func findDead(ctx context.Context, d *admin.Desk, args []string, category string
 	}
 	switch len(found) {
 	case 0:
-		return admin.DeadLetter{}, missing("See which there are: dlq ls "+shell(args[0])+" --key "+shell(args[1]), "%s has no dead letter of %s with sequence %d", args[0], args[1], sequence)
+		return admin.DeadLetter{}, missing("See which there are: "+r.typed()+" dlq ls "+shell(args[0])+" --key "+shell(args[1]), "%s has no dead letter of %s with sequence %d", args[0], args[1], sequence)
 	case 1:
 		return found[0], nil
 	}
@@ -240,7 +240,7 @@ program does it, at --rate; the order of events that are through already cannot 
 				filter.Key = args[1]
 			}
 			if len(args) > 2 {
-				letter, err := findDead(ctx, d, args, category, false)
+				letter, err := r.findDead(ctx, d, args, category, false)
 				if err != nil {
 					return err
 				}

@@ -225,7 +225,7 @@ func (s *setting) eventsTail() *cobra.Command {
 }
 
 func tailFlags(f *pflag.FlagSet, last *int, every *time.Duration) {
-	f.IntVarP(last, "lines", "n", 10, "how many, as `N`, of the newest to begin with")
+	f.IntVarP(last, "lines", "n", 10, "begin with the `N` newest")
 	f.DurationVar(every, "every", time.Second, "how often to look for new ones")
 }
 

@@ -16,7 +16,11 @@ func (r *run) explain(err error) error {
 		return err
 	}
 	if moved, ok := errors.AsType[*admin.MovedError](err); ok {
-		return &fault{code: ExitMoved, err: err, advice: "This is how it stands now:", detail: r.moved(moved)}
+		f := &fault{code: ExitMoved, err: err, detail: r.moved(moved)}
+		if f.detail != "" {
+			f.advice = "This is how it stands now:"
+		}
+		return f
 	}
 	if unknown, ok := errors.AsType[*admin.NotFoundError](err); ok {
 		return &fault{code: ExitNotFound, err: err, advice: nearest(unknown)}
@@ -58,10 +62,10 @@ func (r *run) moved(err *admin.MovedError) string {
 	}
 	var v view
 	switch {
-	case err.Now != nil:
+	case err.Now != nil && err.Now.Key != "":
 		v = unitView{Unit: *err.Now, brief: true}
 	case err.Job != nil:
-		v = jobView{*err.Job}
+		v = jobView{Job: *err.Job}
 	default:
 		return ""
 	}

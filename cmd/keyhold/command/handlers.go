@@ -126,7 +126,7 @@ letters stay. What the handler wrote is the application's: events that it applie
 			return u.do(ctx, r, d, admin.ActRequest{Kind: eventstore.ActReset, Handler: args[0], From: begin})
 		}),
 	}
-	c.Flags().StringVar(&from, "from", "", "`WHERE` it begins: oldest, now, a time such as 2026-11-30T08:00:00Z, or 2h for two hours ago (required)")
+	c.Flags().StringVar(&from, "from", "", "`WHERE` to begin: oldest, now, a time such as 2026-11-30T08:00:00Z, or 2h for two hours ago (required)")
 	u.define(c)
 	s.complete(c, s.handlers)
 	fixed(c, "from", "oldest", "now")

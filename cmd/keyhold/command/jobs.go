@@ -40,7 +40,7 @@ func (r *run) start(ctx context.Context, d *admin.Desk, m selection, request adm
 	if m.waiting {
 		return r.follow(ctx, d, job.ID, time.Second)
 	}
-	return r.show(jobView{job})
+	return r.show(jobView{Job: job})
 }
 
 // wordFor is what a person types to confirm: what cannot be undone asks for the name of the handler.
@@ -176,14 +176,18 @@ func left(j admin.Job) string {
 	if j.State != eventstore.JobRunning || j.Rate <= 0 {
 		return ""
 	}
-	return span(time.Duration(max(j.Total-j.Handed, 0)) * time.Second / time.Duration(j.Rate))
+	rest := max(j.Total-j.Handed, 0)
+	return span(time.Duration((rest+j.Rate-1)/j.Rate) * time.Second)
 }
 
 func over(j admin.Job) bool {
 	return j.State == eventstore.JobDone || j.State == eventstore.JobCancelled
 }
 
-type jobView struct{ admin.Job }
+type jobView struct {
+	admin.Job
+	followed bool // it is shown until it is over
+}
 
 func (v jobView) timeless() any {
 	j := v.Job
@@ -207,9 +211,9 @@ func (v jobView) draw(p *page) {
 	f.add("by", v.Actor+prefix(": ", v.Reason))
 	f.add("began", p.when(v.Began))
 	f.add("changed", p.when(v.Changed))
-	f.add("done by", v.Live)
+	f.add("at work", v.Live)
 	p.fields(f)
-	if !over(v.Job) {
+	if !over(v.Job) && !v.followed {
 		p.hint(fmt.Sprintf("%s jobs watch %d", p.typed, v.ID))
 	}
 }
@@ -259,7 +263,7 @@ func (s *setting) jobsShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return r.show(jobView{job})
+			return r.show(jobView{Job: job})
 		}),
 	}
 	s.complete(c, s.jobIDs)
@@ -291,7 +295,7 @@ func (r *run) follow(ctx context.Context, d *admin.Desk, id int64, every time.Du
 	err := r.repeat(ctx, every, func(ctx context.Context) (view, bool, error) {
 		job, err := d.Job(ctx, id)
 		last = job
-		return jobView{job}, over(job), err
+		return jobView{job, true}, over(job), err
 	})
 	switch {
 	case err != nil || !over(last):
@@ -320,7 +324,7 @@ func (s *setting) jobsAct(verb, short string, do func(*admin.Desk, context.Conte
 			if err != nil {
 				return err
 			}
-			return r.show(jobView{job})
+			return r.show(jobView{Job: job})
 		}),
 	}
 	sign.define(c.Flags(), false)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/sqlite"
 )
 
 // Options are what an application that mounts the command decides. The zero value is the program keyhold.
@@ -16,9 +17,21 @@ type Options struct {
 	Name string
 	// Version is what the command version prints; "" is what the Go tool noted of the build.
 	Version string
+	// DB is the SQLite file of the store where neither --db nor $KEYHOLD_DB names one. It goes with no Open.
+	DB string
 	// Open opens the store for one run of one command, without taking its ownership; the closer is closed at the end. Nil
-	// opens the SQLite file that --db or $KEYHOLD_DB names, and offers the commands of migrate.
+	// opens the SQLite file that --db or $KEYHOLD_DB names.
 	Open func(ctx context.Context) (eventstore.Operations, io.Closer, error)
+	// Migrations are those of the store that Open opens; without them the command has no migrate. A SQLite file has its own.
+	Migrations *Migrations
+}
+
+// Migrations bring a store to the format that the program needs.
+type Migrations struct {
+	// Status tells the format of the store, 0 where it is not there yet, the newest one that the program knows, and the steps between.
+	Status func(ctx context.Context) (found, known int, pending []sqlite.Migration, err error)
+	// Up takes the steps, and gives those it took.
+	Up func(ctx context.Context) (done []sqlite.Migration, err error)
 }
 
 // environment is what a run has from outside; tests replace it.

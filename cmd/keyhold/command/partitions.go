@@ -128,7 +128,7 @@ func (s *setting) partitionsShow() *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.IntVar(&opts.Waiting, "waiting", 5, "how many, as `N`, of the events that wait to show, at most 100")
+	f.IntVar(&opts.Waiting, "waiting", 5, "show `N` of the events that wait, at most 100")
 	f.BoolVar(&opts.Payload, "data", false, "show what the events hold")
 	w.define(f)
 	s.complete(c, s.handlers, s.keys)

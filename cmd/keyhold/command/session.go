@@ -1,12 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,7 +32,11 @@ const (
 
 func (s *setting) define(flags *pflag.FlagSet) {
 	if s.options.Open == nil {
-		flags.StringVar(&s.db, "db", "", "SQLite `FILE` of the store (default $KEYHOLD_DB)")
+		usual := "$KEYHOLD_DB"
+		if s.options.DB != "" {
+			usual += ", or " + s.options.DB
+		}
+		flags.StringVar(&s.db, "db", "", "SQLite `FILE` of the store (default "+usual+")")
 	}
 	flags.StringVarP(&s.output, "output", "o", asTable, "`FORMAT`: table, wide (all columns, nothing shortened) or json")
 	flags.BoolVar(&s.noColor, "no-color", false, "no colours; there are none with $NO_COLOR either, nor where no terminal is")
@@ -86,29 +87,6 @@ func (s *setting) open(do work) func(*cobra.Command, []string) error {
 
 func (s *setting) desk(store eventstore.Operations) *admin.Desk {
 	return admin.New(store, admin.Options{Actor: s.me(), Command: s.typed(), Now: s.env.now})
-}
-
-func (s *setting) attach(ctx context.Context) (eventstore.Operations, io.Closer, error) {
-	if s.options.Open != nil {
-		return s.options.Open(ctx)
-	}
-	path, err := s.path()
-	if err != nil {
-		return nil, nil, err
-	}
-	return attach(ctx, path)
-}
-
-// path is the SQLite file of the store.
-func (s *setting) path() (string, error) {
-	path := cmp.Or(s.db, s.env.getenv("KEYHOLD_DB"))
-	if path == "" {
-		return "", misused("Name the SQLite file of the application with --db FILE, or set KEYHOLD_DB.", "no store was named")
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", missing("Its application makes it at its first start. Look whether --db or KEYHOLD_DB names the right file.", "there is no file %s", path)
-	}
-	return path, nil
 }
 
 // typed is what command lines begin with that the person would type for this store.

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,8 +59,15 @@ func (v statusView) draw(p *page) {
 		as = bad
 	}
 	p.line(p.colours.dye(as, clean(v.Words)))
-	p.line(p.colours.dye(faint, clean(v.OwnerWords)+"; store "+clean(v.StoreID)+prefix(", start ", dash(v.Generation))))
+	about := "store " + clean(v.StoreID) + prefix(", start ", dash(v.Generation))
+	if !strings.Contains(v.Words, v.OwnerWords) {
+		about = clean(v.OwnerWords) + "; " + about
+	}
+	p.line(p.colours.dye(faint, about))
 	for _, problem := range v.Problems {
+		if problem.Note && problem.Words == v.OwnerWords {
+			continue // said above
+		}
 		p.blank()
 		mark := p.colours.dye(gravity(problem.Kind), "! ")
 		if problem.Note {

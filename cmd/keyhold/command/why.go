@@ -36,7 +36,9 @@ and what to do now. Instead of a category it takes the name of a handler or enti
 type whyView struct{ admin.Explanation }
 
 func (v whyView) draw(p *page) {
-	p.line(clean(v.Words))
+	if len(v.Units) != 1 { // else its lines say the same
+		p.line(clean(v.Words))
+	}
 	p.line(p.colours.dye(faint, clean(v.OwnerWords)))
 	for _, u := range v.Units {
 		state := stateCell(u.State)
@@ -52,6 +54,10 @@ func (v whyView) draw(p *page) {
 			p.line("  What to do:")
 		}
 		for _, step := range u.Next {
+			if step.Command == "" {
+				p.line("    " + clean(step.Words))
+				continue
+			}
 			p.line("    " + clean(step.Command))
 			p.hint("        " + clean(step.Words))
 		}
