@@ -267,14 +267,8 @@ func (b *bundle) start(t testing.TB, definitions []actors.Definition, opts []opt
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var subscriptions []transport.Subscription
-	for _, d := range definitions {
-		for _, c := range d.Describe().Categories {
-			subscriptions = append(subscriptions, transport.Subscription{Name: d.Describe().Name, Category: c})
-		}
-	}
 	if carried {
-		if err := carrier.Start(t.Context(), transport.Node{Subscriptions: subscriptions, Wake: b.Wake, Drive: b.Drive}); err != nil {
+		if err := carrier.Start(t.Context(), transport.Node{Subscriptions: subscriptionsOf(definitions), Wake: b.Wake, Drive: b.Drive}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,6 +285,15 @@ func (b *bundle) start(t testing.TB, definitions []actors.Definition, opts []opt
 			t.Error(err)
 		}
 	})
+}
+
+func subscriptionsOf(definitions []actors.Definition) (all []transport.Subscription) {
+	for _, d := range definitions {
+		for _, c := range d.Describe().Categories {
+			all = append(all, transport.Subscription{Name: d.Describe().Name, Category: c})
+		}
+	}
+	return all
 }
 
 func (b *bundle) deposit(t testing.TB, id string, amount int, opts ...actors.AskOption) int {
