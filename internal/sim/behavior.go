@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -45,6 +46,7 @@ func (w *world) takes() time.Duration {
 // done answers for user code that has returned, once.
 func (n *node) done(r *run, in partitions.Input) {
 	r.returned = true
+	n.suspects = slices.DeleteFunc(n.suspects, func(other *run) bool { return other == r })
 	n.w.leave(r.actor.unit, r.visit)
 	if !r.answered {
 		r.answered = true
@@ -75,20 +77,44 @@ func (n *node) onCancel(r *run, cut func() partitions.Input) {
 
 // apply runs the behavior with an entry.
 func (n *node) apply(a *actor, e *partitions.Apply) {
-	w, u := n.w, a.unit
-	l, seq := u.lane(e.Entry.Ref()), e.Entry.Sequence
+	l, seq := a.unit.lane(e.Entry.Ref()), e.Entry.Sequence
 	rec := l.records[seq-1]
-	if w.scene.Without == Checkpoint {
-		w.trim(l, seq)
+	j := work{gen: e.Generation, moves: slices.Clone(e.Moves), lane: l, seq: seq, untry: e.Untry}
+	if e.Aside != nil {
+		of := *e.Aside
+		j.aside = &of
 	}
-	r := n.enter(a, e.Fresh, l, seq, 1)
+	fresh, suspect := e.Fresh, e.Suspect
+	if !suspect {
+		n.run(a, rec, fresh, false, j)
+		return
+	}
+	n.whenItMay(a, e.Alone, func() { n.run(a, rec, fresh, true, j) })
+}
+
+// run runs the behavior, whose turn it is.
+func (n *node) run(a *actor, rec *record, fresh, suspect bool, j work) {
+	w := n.w
+	if w.scene.Without == Checkpoint && j.aside == nil {
+		w.trim(j.lane, j.seq)
+	}
+	r := n.enter(a, fresh, j.lane, j.seq, 1)
+	if suspect {
+		n.suspects = append(n.suspects, r)
+	}
 	n.onCancel(r, func() partitions.Input {
 		rec.failed++
 		return partitions.ApplyDone{Outcome: partitions.Failed, Err: errTransient}
 	})
-	j := work{gen: e.Generation, moves: append([]partitions.Move(nil), e.Moves...), lane: l, seq: seq, counted: a.instance.counted}
+	j.counted = a.instance.counted
 	n.later(w.takes(), func() {
 		if r.returned {
+			return
+		}
+		if rec.kind == "crash" {
+			rec.crashes++
+			w.tell("%s: %s #%d ends the process", n.name, j.lane.ref, j.seq)
+			n.crash(w.between(time.Millisecond, 5*time.Second))
 			return
 		}
 		if in, failed := n.fails(rec); failed {

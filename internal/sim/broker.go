@@ -64,7 +64,8 @@ func (w *world) heal() {
 				u.busy = true
 			}
 		}
-		if u.busy && u.halted() == nil {
+		u.busy = u.busy || u.isDue()
+		if u.busy && u.reads() {
 			w.wake(u)
 		}
 	}
@@ -118,7 +119,9 @@ func (w *world) holds(u *unit, owner int, gen event.Generation) bool {
 func (w *world) acquire(u *unit, owner int, floor event.Generation) partitions.Acquired {
 	switch {
 	case !w.scene.Leased:
-		return partitions.Acquired{Granted: true, Generation: w.storeGen}
+		first := u.begun != owner
+		u.begun = owner
+		return partitions.Acquired{Granted: true, Generation: w.storeGen, Unclean: first && !w.stopped}
 	case w.now < w.amnesty && w.scene.Without != Amnesty:
 		// To units that were never raised as well: the answer to an acquisition from before may still be on its way.
 		return partitions.Acquired{Forgot: true}
@@ -177,7 +180,7 @@ func (w *world) fetch(u *unit, owner int, e *partitions.Fetch) partitions.FetchD
 			in.Entries = append(in.Entries, got...)
 		}
 	}
-	if e.Ack && !found {
+	if e.Ack && !found && !u.isDue() {
 		u.busy = false
 	}
 	if !found || !w.scene.Leased && len(in.Entries) < e.Max {

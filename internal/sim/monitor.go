@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/partitions"
@@ -22,6 +23,8 @@ type Monitor struct {
 	timer    partitions.Tick
 	moves    []partitions.Move
 	lanes    []watched
+	aside    watchedAside
+	tried    watchedTried
 	wrong    error
 }
 
@@ -60,6 +63,9 @@ func (m *Monitor) Step(now partitions.Tick, in partitions.Input) []partitions.Ef
 		}
 		m.effect(now, e)
 	}
+	if _, ok := in.(partitions.RecoverDone); ok && m.tried.unclean && m.Machine.Serving(now) {
+		m.check(false, "takes a unit that was left unclean for a clean one")
+	}
 	m.check(!thrownAway, "the instance outlives an attempt that did not commit")
 	if m.Machine.Serving(now) {
 		m.check(m.held && (!m.cfg.Leased || now < m.deadline), "serves without a valid lease")
@@ -96,6 +102,7 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 	case partitions.AcquireDone:
 		if m.answered("acquire") && in.Outcome == partitions.OK {
 			m.held, m.gen, m.deadline = in.Granted, in.Generation, m.sent.Add(m.cfg.TTL-m.cfg.Margin)
+			m.tried.unclean = in.Granted && in.Unclean
 		}
 	case partitions.RecoverDone:
 		if m.answered("recover") && in.Outcome == partitions.OK && len(in.Checkpoints) == len(m.lanes) {
@@ -103,13 +110,21 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 				m.lanes[i].durable = in.Checkpoints[i].Sequence
 				clear(m.lanes[i].given)
 			}
+			if in.Raised || !m.cfg.Leased {
+				m.aside.recovered(in)
+				m.tried.recovered(in)
+			}
 		}
 	case partitions.FetchDone:
 		if m.answered("fetch") && in.Outcome == partitions.OK {
 			m.given(in.Entries)
+			m.tried.suspect = m.tried.suspect && (in.Gap || len(in.Entries) > 0) // there is none where there is nothing
 		}
 	case partitions.ApplyDone:
 		if m.answered("apply") {
+			m.tried.suspect = false
+			m.tried.ended(in.Outcome)
+			m.aside.applied(in.Outcome)
 			m.committed(in.Outcome)
 			return in.Outcome != partitions.OK
 		}
@@ -120,10 +135,34 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 		}
 	case partitions.WriteHaltDone:
 		if m.answered("write halt") {
+			m.tried.ended(in.Outcome)
 			m.committed(in.Outcome)
 		}
 	case partitions.WriteDeadDone:
 		if m.answered("write dead") {
+			m.tried.ended(in.Outcome)
+			m.committed(in.Outcome)
+		}
+	case partitions.WriteParkedDone:
+		if m.answered("write parked") {
+			if m.aside.failed() {
+				m.tried.ended(in.Outcome)
+			}
+			m.aside.written(in.Outcome)
+			m.committed(in.Outcome)
+		}
+	case partitions.WriteTriedDone:
+		if m.answered("write tried") {
+			m.tried.written(in.Outcome)
+			m.committed(in.Outcome)
+		}
+	case partitions.FetchAsideDone:
+		if m.answered("fetch aside") && in.Outcome == partitions.OK {
+			m.aside.given(in.Entries)
+		}
+	case partitions.SettleAsideDone:
+		if m.answered("settle aside") {
+			m.aside.settled(in.Outcome)
 			m.committed(in.Outcome)
 		}
 	case partitions.CommitPassedDone:
@@ -191,6 +230,7 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 		m.check(e.Raise == m.cfg.Leased, "raise is %t", e.Raise)
 	case *partitions.Fetch:
 		m.ask("fetch", e.Generation)
+		m.check(!m.aside.due, "reads on while something that was set aside is to be applied")
 		for i, p := range e.Positions {
 			l := &m.lanes[i]
 			m.check(p.Lane == l.ref, "position %d is of %s", i, p.Lane)
@@ -199,31 +239,55 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 	case *partitions.Apply:
 		m.ask("apply", e.Generation)
 		m.enter(now, e.Fresh)
-		ref := e.Entry.Ref()
-		passable, given := m.lane(ref).given[e.Entry.Sequence]
-		m.check(given && !passable, "applies %s #%d, which it was not given to apply", ref, e.Entry.Sequence)
 		m.check(e.Attempt >= 1, "attempt %d", e.Attempt)
-		m.move(e.Moves, ref, e.Entry.Sequence)
+		m.apply(e)
 	case *partitions.Serve:
 		m.ask("serve", e.Generation)
 		m.enter(now, e.Fresh)
+		m.check(!m.tried.hot, "serves while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 	case *partitions.WriteHalt:
 		m.ask("write halt", e.Generation)
-		m.move(e.Moves, event.LaneRef{}, 0)
+		m.move(e.Moves)
+		m.settle(e.Untry, e.Halt)
 	case *partitions.WriteDead:
 		m.ask("write dead", e.Generation)
-		m.move(e.Moves, e.Dead.Lane, e.Dead.Sequence)
+		m.move(e.Moves, *e.Dead)
+		m.settle(e.Untry, e.Dead)
+	case *partitions.WriteParked:
+		m.ask("write parked", e.Generation)
+		m.move(e.Moves, e.Parked...)
+		m.park(e)
+	case *partitions.WriteTried:
+		m.ask("write tried", e.Generation)
+		m.moves = m.moves[:0]
+		m.try(e)
+	case *partitions.FetchAside:
+		m.ask("fetch aside", e.Generation)
+		m.check(m.aside.due, "looks for what was set aside, of which nothing is due")
+	case *partitions.SettleAside:
+		m.ask("settle aside", e.Generation)
+		m.moves = m.moves[:0]
+		m.settleAside(e)
 	case *partitions.CommitPassed:
 		m.ask("commit passed", e.Generation)
 		m.check(len(e.Moves) > 0, "commits nothing")
-		m.move(e.Moves, event.LaneRef{}, 0)
+		m.move(e.Moves)
 	case *partitions.Passivate:
+		m.check(!m.tried.hot, "passivates while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 		m.ask("passivate", m.gen)
 		m.inside = true
 		m.check(m.instance, "passivates no instance")
 	case *partitions.Release:
 		m.ask("release", e.Generation)
 		m.check(!m.instance, "releases with an instance alive")
+		m.check(!m.tried.hot || m.tried.gaveUp, "releases while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
+	case *partitions.Note:
+		switch e.Kind {
+		case partitions.NoteSuspect:
+			m.tried.isSuspect()
+		case partitions.NoteAnew, partitions.NoteLost: // given back now, the unit is clean, which says that nobody died of it
+			m.tried.hot = false
+		}
 	case *partitions.Cancel:
 		m.check(m.inside, "cancels nothing")
 	case *partitions.SetTimer:
@@ -249,21 +313,21 @@ func (m *Monitor) enter(now partitions.Tick, fresh bool) {
 	m.inside, m.instance = true, true
 }
 
-// move checks that every entry that moves pass was given and may be passed over, but for the one that is dealt with.
-func (m *Monitor) move(moves []partitions.Move, past event.LaneRef, seq event.Sequence) {
+// move checks that every entry that moves pass was given and may be passed over, but for those that are dealt with.
+func (m *Monitor) move(moves []partitions.Move, past ...partitions.Failure) {
 	m.moves = append(m.moves[:0], moves...)
-	moved := seq == 0
+	dealt := 0
 	for _, mv := range moves {
 		l := m.lane(mv.Lane)
 		m.check(mv.From == l.durable, "moves %s from %d, the checkpoint is %d", mv.Lane, mv.From, l.durable)
 		m.check(mv.To > mv.From, "moves %s from %d to %d", mv.Lane, mv.From, mv.To)
 		for s := mv.From + 1; s <= mv.To; s++ {
-			if mv.Lane == past && s == seq && s == mv.To {
-				moved = true
+			if slices.ContainsFunc(past, func(f partitions.Failure) bool { return f.Lane == mv.Lane && f.Sequence == s }) {
+				dealt++
 				continue
 			}
 			m.check(l.given[s], "passes over %s #%d, which it may not", mv.Lane, s)
 		}
 	}
-	m.check(moved, "deals with %s #%d without moving its checkpoint there", past, seq)
+	m.check(dealt == len(past), "deals with %d entries without moving past them", len(past)-dealt)
 }

@@ -23,6 +23,8 @@ type node struct {
 	deferred []func()          // what arrived while it was frozen
 	last     []partitions.Tick // by number of the unit: it leaves the unit to others before
 	actors   []*actor          // by number of the unit, nil where there is none
+	suspects []*run            // that are inside
+	alone    *actor            // whose suspect is, or is going to be, inside alone
 }
 
 // actor runs one unit on one node.
@@ -33,7 +35,9 @@ type actor struct {
 	timer    int // of how many timers set
 	asks     int // that wait
 	instance *instance
-	cancel   func() // tells the user code inside to hurry
+	cancel   func()  // tells the user code inside to hurry
+	next     *record // that its suspicion is about
+	doubt    bool    // whether the store has counted it
 }
 
 // instance is a behavior's memory: how many units of work the unit has behind it.
@@ -51,7 +55,7 @@ func (n *node) start() {
 	}
 	n.w.storeGen++
 	for _, u := range n.w.units {
-		if u.halted() == nil && u.unpassed() {
+		if u.reads() && (u.unpassed() || u.isDue()) {
 			n.wake(u)
 		}
 	}
@@ -115,6 +119,8 @@ func (n *node) crash(d time.Duration) {
 		return
 	}
 	n.w.tell("%s: ends", n.name)
+	n.w.stopped = !slices.ContainsFunc(n.actors, func(a *actor) bool { return a != nil })
+	n.blame()
 	n.up, n.starting, n.frozen, n.deferred = false, true, false, nil
 	clear(n.actors)
 	for _, u := range n.w.units {
@@ -150,7 +156,7 @@ func (n *node) beat() {
 	n.later(heartbeat, n.beat)
 	n.each(n.renew)
 	for _, u := range n.w.units {
-		if u.busy && u.halted() == nil {
+		if u.busy && u.reads() {
 			n.wake(u)
 		}
 	}
@@ -252,6 +258,7 @@ func (n *node) step(a *actor, in partitions.Input) {
 
 func (n *node) carryOut(a *actor, e partitions.Effect) {
 	w, u, owner := n.w, a.unit, n.owner
+	n.companion(a, e)
 	switch e := e.(type) {
 	case *partitions.Acquire:
 		floor := e.Floor
@@ -271,11 +278,24 @@ func (n *node) carryOut(a *actor, e partitions.Effect) {
 	case *partitions.Serve:
 		n.serve(a, e)
 	case *partitions.WriteHalt:
-		n.commit(a, work{gen: e.Generation, moves: e.Moves, halt: e.Halt},
+		n.commit(a, work{gen: e.Generation, moves: e.Moves, halt: e.Halt, untry: e.Untry},
 			func(o partitions.Outcome) partitions.Input { return partitions.WriteHaltDone{Outcome: o} })
 	case *partitions.WriteDead:
-		n.commit(a, work{gen: e.Generation, moves: e.Moves, lane: u.lane(e.Dead.Lane), seq: e.Dead.Sequence, dead: true},
+		n.commit(a, work{gen: e.Generation, moves: e.Moves, dead: e.Dead, untry: e.Untry},
 			func(o partitions.Outcome) partitions.Input { return partitions.WriteDeadDone{Outcome: o} })
+	case *partitions.WriteParked:
+		n.commit(a, work{gen: e.Generation, moves: e.Moves, parked: slices.Clone(e.Parked), untry: e.Untry},
+			func(o partitions.Outcome) partitions.Input { return partitions.WriteParkedDone{Outcome: o} })
+	case *partitions.WriteTried:
+		n.writeTried(a, e)
+	case *partitions.FetchAside:
+		asked := *e
+		n.call(a, func() partitions.Input { return w.fetchAside(u, &asked) },
+			func(o partitions.Outcome) partitions.Input { return partitions.FetchAsideDone{Outcome: o} })
+	case *partitions.SettleAside:
+		of := e.Aside
+		n.commit(a, work{gen: e.Generation, aside: &of, stays: e.Failure},
+			func(o partitions.Outcome) partitions.Input { return partitions.SettleAsideDone{Outcome: o} })
 	case *partitions.CommitPassed:
 		n.commit(a, work{gen: e.Generation, moves: e.Moves},
 			func(o partitions.Outcome) partitions.Input { return partitions.CommitPassedDone{Outcome: o} })
@@ -306,6 +326,11 @@ func (n *node) carryOut(a *actor, e partitions.Effect) {
 		}
 		if e.Unread && w.scene.Leased {
 			w.after(time.Millisecond, func() { w.wake(u) })
+		}
+	case *partitions.Note:
+		w.seen[e.Kind.String()]++
+		if e.Kind == partitions.NoteLost && n.alone == a && a.next != nil {
+			a.next.alone++ // nobody knows what comes of it
 		}
 	}
 }

@@ -66,6 +66,7 @@ func (w *world) watchCommit(u *unit, j work) {
 	if j.halt != nil {
 		w.watchHalt(u, j.halt)
 	}
+	w.watchAsides(u, j)
 	for _, mv := range j.moves {
 		w.watchMove(u, j, mv)
 	}
@@ -77,17 +78,13 @@ func (w *world) watchMove(u *unit, j work, mv partitions.Move) {
 	for seq := mv.From + 1; seq <= mv.To; seq++ {
 		r := l.records[seq-1]
 		switch {
-		case l == j.lane && seq == j.seq && j.dead:
-			if r.failed == 0 {
-				w.fail("%s: %s #%d is set aside and never failed", u.id, l.ref, seq)
-			}
-			r.dead = true
 		case l == j.lane && seq == j.seq:
-			if seq <= l.applied {
-				w.fail("%s: %s #%d is applied after #%d", u.id, l.ref, seq, l.applied)
+			if len(u.parkedOf(l.ref.Category)) > 0 {
+				w.fail("%s: %s #%d is applied past what is parked", u.id, l.ref, seq)
 			}
-			l.applied = seq
-		case r.kind != "ignored" && r.kind != "void" && !r.dead && seq > l.applied:
+			w.watchApplied(u, l, seq)
+		case j.setsAside(l.ref, seq):
+		case r.kind != "ignored" && r.kind != "void" && !r.dead && !r.skipped && !r.parked && seq > l.applied:
 			w.fail("%s: %s #%d (%s) is skipped", u.id, l.ref, seq, r.kind)
 		}
 	}
@@ -99,17 +96,59 @@ func (w *world) watchHalt(u *unit, f *partitions.Failure) {
 	switch r := l.records[f.Sequence-1]; {
 	case f.Reason == "missing":
 		w.fail("%s halts: %s #%d is missing", u.id, l.ref, f.Sequence)
-	case r.failed == 0:
-		w.fail("%s halts at %s #%d, which never failed", u.id, l.ref, f.Sequence)
+	case f.Reason == "too many parked":
+		w.seen[f.Reason]++
+		if u.most < w.cfg[0][index(u.entity)].MaxParked { // there may be fewer by now: a person was quicker
+			w.fail("%s halts at %s #%d for %d parked", u.id, l.ref, f.Sequence, u.most)
+		}
+	default:
+		w.watchFailure(u, f, r)
+	}
+}
+
+// watchFailure checks that nothing is given up on that has not failed, and nobody condemned for a crash of others.
+func (w *world) watchFailure(u *unit, f *partitions.Failure, r *record) {
+	w.seen[f.Reason]++
+	switch most := w.cfg[0][index(u.entity)].MaxCrashes; {
+	case f.Reason != "crashed the process":
+		if r.failed == 0 {
+			w.fail("%s gives up on %s #%d, which never failed", u.id, f.Lane, f.Sequence)
+		}
+	case r.crashes == 0 && r.alone < most:
+		w.fail("%s condemns %s #%d, which was alone in %d crashes", u.id, f.Lane, f.Sequence, r.alone)
+	}
+}
+
+// watchApplied checks effects of a lane: in order, and none twice.
+func (w *world) watchApplied(u *unit, l *lane, seq event.Sequence) {
+	if seq <= l.applied {
+		w.fail("%s: %s #%d is applied after #%d", u.id, l.ref, seq, l.applied)
+	}
+	l.applied = seq
+	w.countApplied(u, l, seq)
+}
+
+func (w *world) countApplied(u *unit, l *lane, seq event.Sequence) {
+	r := l.records[seq-1]
+	if r.applied++; r.applied > 1 || r.skipped {
+		w.fail("%s: %s #%d is applied %d times, skipped is %t", u.id, l.ref, seq, r.applied, r.skipped)
 	}
 }
 
 // atTheEnd checks that nothing is left undone.
 func (w *world) atTheEnd() {
 	for _, u := range w.units {
+		if len(u.parked) > 0 {
+			w.fail("%s is stuck: it has %d parked", u.id, len(u.parked))
+		}
 		for _, l := range u.lanes {
 			if tail := event.Sequence(len(l.records)); l.checkpoint < tail {
 				w.fail("%s is stuck: %s is at #%d of %d", u.id, l.ref, l.checkpoint, tail)
+			}
+			for i, r := range l.records {
+				if handled := r.kind != "ignored" && r.kind != "void"; handled && r.applied+index(r.dead)+index(r.skipped) != 1 {
+					w.fail("%s: %s #%d (%s) is applied %d times, a dead letter is %t, skipped is %t", u.id, l.ref, i+1, r.kind, r.applied, r.dead, r.skipped)
+				}
 			}
 		}
 	}

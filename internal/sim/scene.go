@@ -29,6 +29,13 @@ const (
 	Amnesty    Rule = "amnesty"    // a broker that forgot grants nothing for one lease
 	Sent       Rule = "sent"       // a lease is counted from when it was asked for
 	KeptWake   Rule = "kept wake"  // a wake while draining is kept
+	Park       Rule = "park"       // what comes after a parked entry is parked behind it
+	Behind     Rule = "behind"     // nothing is parked behind what is not there any more
+	Due        Rule = "due"        // what is to be applied now says the store
+	Settle     Rule = "settle"     // what was set aside is applied together with its row, and only while it is due
+	Count      Rule = "count"      // a suspicion is durable before the suspect runs
+	TakeBack   Rule = "take back"  // it goes back when the suspect has returned
+	Alone      Rule = "alone"      // a suspect is alone before that is counted, not only before it runs
 )
 
 const (
@@ -65,9 +72,15 @@ func Trace(scene Scene, seed uint64) string {
 	return trace.String()
 }
 
-func begin(scene Scene, seed uint64, trace *strings.Builder) *Violation {
+// played gives a world in which everything has happened.
+func played(scene Scene, seed uint64, trace *strings.Builder) *world {
 	w := newWorld(scene, rand.New(rand.NewPCG(seed, 0x6b657968)), trace)
 	w.play()
+	return w
+}
+
+func begin(scene Scene, seed uint64, trace *strings.Builder) *Violation {
+	w := played(scene, seed, trace)
 	if w.wrong == "" {
 		return nil
 	}

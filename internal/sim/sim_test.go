@@ -55,6 +55,20 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{Leased: false, Without: Discard},
 		{Leased: false, Without: Return},
 		{Leased: false, Without: KeptWake},
+		{Leased: true, Without: Park},
+		{Leased: true, Without: Behind},
+		{Leased: true, Without: Due},
+		{Leased: true, Without: Settle},
+		{Leased: true, Without: Count},
+		{Leased: true, Without: TakeBack},
+		{Leased: true, Without: Alone},
+		{Leased: false, Without: Park},
+		{Leased: false, Without: Behind},
+		{Leased: false, Without: Due},
+		{Leased: false, Without: Settle},
+		{Leased: false, Without: Count},
+		{Leased: false, Without: TakeBack},
+		{Leased: false, Without: Alone},
 	} {
 		t.Run(name(scene)+" without "+string(scene.Without), func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +81,29 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 			}
 			t.Errorf("nothing goes wrong in %d schedules", most)
 		})
+	}
+}
+
+// TestEverythingHappens makes sure that a schedule that goes well is worth something: among some hundreds, whatever can become of an
+// entry does.
+func TestEverythingHappens(t *testing.T) {
+	t.Parallel()
+	for _, scene := range []Scene{{Leased: true}, {Leased: false}} {
+		seen := make(map[string]int)
+		for seed := range uint64(600) {
+			for what, n := range played(scene, seed, nil).seen {
+				seen[what] += n
+			}
+		}
+		t.Logf("%s: %v", name(scene), seen)
+		for _, what := range []string{
+			"halted", "resumed", "dead", "retry", "anew", "suspect", "parked", "unparked", "replayed", "aside failed",
+			"poison", "retries exhausted", "crashed the process", "too many parked",
+		} {
+			if seen[what] < 3 {
+				t.Errorf("%s: %q happens %d times", name(scene), what, seen[what])
+			}
+		}
 	}
 }
 

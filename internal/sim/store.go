@@ -7,7 +7,7 @@ import (
 	"github.com/keyhold/keyhold/partitions"
 )
 
-// The store: unit rows, checkpoints, halts, and the effects of behaviors. All of its calls are atomic.
+// The store: unit rows, checkpoints, halts, what is known of attempts, and the effects of behaviors. All of its calls are atomic.
 
 // work is a unit of work of one unit.
 type work struct {
@@ -15,13 +15,18 @@ type work struct {
 	moves   []partitions.Move
 	lane    *lane          // of the entry that was applied, or set aside; nil where none was
 	seq     event.Sequence // likewise
-	dead    bool           // set it aside
+	dead    *partitions.Failure
 	halt    *partitions.Failure
+	parked  []partitions.Failure
+	aside   *partitions.AsideRef // what was set aside and is applied, or settled
+	stays   *partitions.Failure  // it stays set aside
+	tried   *partitions.Tried
+	untry   bool
 	counted int // by the instance, with this one; 0 = no behavior ran
 }
 
 func (w *world) recover(u *unit, e *partitions.Recover) partitions.RecoverDone {
-	in := partitions.RecoverDone{Generation: u.row, Halt: u.halted()}
+	in := partitions.RecoverDone{Generation: u.row, Halt: u.halted(), Paused: u.paused, Due: u.isDue() && w.scene.Without != Due}
 	switch {
 	case !w.scene.Leased && e.Generation != w.storeGen:
 		return partitions.RecoverDone{Outcome: partitions.Failed}
@@ -40,6 +45,14 @@ func (w *world) recover(u *unit, e *partitions.Recover) partitions.RecoverDone {
 	for _, l := range u.lanes {
 		in.Checkpoints = append(in.Checkpoints, event.Position{Lane: l.ref, Sequence: l.checkpoint})
 	}
+	if w.scene.Without != Park {
+		in.Parked = u.parkedIn()
+	}
+	if t := u.tried; t != nil && t.Sequence > u.lane(t.Lane).checkpoint {
+		known := *t
+		known.Again = 0
+		in.Tried = &known
+	}
 	return in
 }
 
@@ -53,6 +66,9 @@ func (w *world) commit(u *unit, j work) partitions.Outcome {
 			return partitions.Moved
 		}
 	}
+	if !w.asidesAgree(u, j) {
+		return partitions.Moved
+	}
 	if u.entity && j.counted != 0 && j.counted != u.work+1 {
 		return partitions.Failed // version conflict
 	}
@@ -62,6 +78,13 @@ func (w *world) commit(u *unit, j work) partitions.Outcome {
 	}
 	if j.counted != 0 {
 		u.work++
+	}
+	w.setAside(u, j)
+	switch {
+	case j.untry:
+		u.tried = nil
+	case j.tried != nil:
+		w.try(u, j.tried)
 	}
 	if j.halt != nil && j.halt.Sequence > u.lane(j.halt.Lane).checkpoint {
 		u.halt = j.halt
@@ -103,26 +126,16 @@ func (u *unit) lane(ref event.LaneRef) *lane {
 	return nil
 }
 
-// act is a person who deals with a halt: skips the entry, or mends what made it fail.
-func (w *world) act(u *unit) {
-	if u.halted() == nil {
-		return
+// try takes the place of what was known of attempts.
+func (w *world) try(u *unit, t *partitions.Tried) {
+	row := *t
+	if old := u.tried; old != nil && old.Lane == row.Lane && old.Sequence == row.Sequence && w.scene.Without == TakeBack {
+		row.Suspicions, row.Alone = max(row.Suspicions, old.Suspicions), max(row.Alone, old.Alone)
 	}
-	l := u.lane(u.halt.Lane)
-	r := l.records[u.halt.Sequence-1]
-	if w.rng.IntN(2) == 0 {
-		w.tell("person: %s skips %s #%d", u.id, l.ref, u.halt.Sequence)
-		l.checkpoint, r.dead = u.halt.Sequence, true
-	} else {
-		w.tell("person: %s mends %s #%d", u.id, l.ref, u.halt.Sequence)
-		r.kind = "placed"
+	if w.scene.Without == Count {
+		row.Suspicions, row.Alone = 0, 0
 	}
-	u.halt, u.busy = nil, true
-	for _, n := range w.nodes {
-		if n.up {
-			n.deliver(func() { n.acted(u) })
-		}
-	}
+	u.tried = &row
 }
 
 func duration(t partitions.Tick) time.Duration { return time.Duration(t) }

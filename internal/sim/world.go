@@ -27,7 +27,9 @@ type world struct {
 	calm     bool // no more faults
 	amnesty  partitions.Tick
 	storeGen event.Generation // of a store that one process owns
+	stopped  bool             // in the orderly way, the process that owned the store last
 	owners   int              // owner ids given out
+	seen     map[string]int   // what happened, to tell whether a world is hard enough
 }
 
 // unit is one unit as the store, the broker and the oracle know it.
@@ -39,9 +41,13 @@ type unit struct {
 	refs   []event.LaneRef
 
 	// In the store.
-	row  event.Generation
-	halt *partitions.Failure
-	work int // units of work committed: what an instance that missed none has counted
+	row    event.Generation
+	halt   *partitions.Failure
+	paused bool
+	parked []*aside // in order
+	dead   []*aside // in order of their places
+	tried  *partitions.Tried
+	work   int // units of work committed: what an instance that missed none has counted
 
 	// In the broker.
 	owner   int // of the lease, 0 = none
@@ -50,9 +56,11 @@ type unit struct {
 	clean   bool
 	counter event.Generation
 	busy    bool
+	begun   int // the last process that owned it, of a store that one process owns
 
 	// For the oracle.
 	recovered event.Generation // highest generation that was told to serve
+	most      int              // entries that were parked at once
 	visits    []*visit         // of user code that is inside
 }
 
@@ -71,23 +79,30 @@ type lane struct {
 
 // record is what will come of an entry.
 type record struct {
-	kind   string // "placed", "ignored", "void", "newer"; "poison" fails for good, "flaky" a few times
-	fails  int    // attempts that are still going to fail, of a flaky one
-	failed int    // attempts that failed
-	dead   bool   // set aside, or skipped by a person
+	kind    string // "placed", "ignored", "void", "newer"; "poison" fails for good, "flaky" a few times, "crash" ends the process
+	fails   int    // attempts that are still going to fail, of a flaky one
+	failed  int    // attempts that failed
+	crashes int    // of the process, from inside
+	alone   int    // times its owner ended, or lost it, while no other suspect was inside
+	applied int    // by effects that were committed
+	parked  bool   // it waits for a person
+	dead    bool   // it is a dead letter
+	skipped bool   // by a person
 }
 
 func newWorld(scene Scene, rng *rand.Rand, trace *strings.Builder) *world {
-	w := &world{scene: scene, rng: rng, trace: trace, now: partitions.Tick(time.Second), storeGen: 1}
+	w := &world{scene: scene, rng: rng, trace: trace, now: partitions.Tick(time.Second), storeGen: 1, stopped: true, seen: make(map[string]int)}
 	for _, asks := range []bool{false, true} {
 		cfg := partitions.Config{
-			Asks:      asks,
-			Handling:  handling,
-			Attempts:  2 + rng.IntN(2),
-			Policy:    partitions.Policy(rng.IntN(2)),
-			IdleAfter: []time.Duration{time.Second, 5 * time.Second, 40 * time.Second}[rng.IntN(3)],
-			ReadAhead: 1 + rng.IntN(4),
-			PassedMax: 1 + rng.IntN(4),
+			Asks:       asks,
+			Handling:   handling,
+			Attempts:   2 + rng.IntN(2),
+			Policy:     partitions.Policy(rng.IntN(3)),
+			MaxParked:  1 + rng.IntN(6),
+			MaxCrashes: 1 + rng.IntN(2),
+			IdleAfter:  []time.Duration{time.Second, 5 * time.Second, 40 * time.Second}[rng.IntN(3)],
+			ReadAhead:  1 + rng.IntN(4),
+			PassedMax:  1 + rng.IntN(4),
 		}.WithDefaults()
 		if scene.Leased {
 			cfg.Traits = partitions.Traits{Leased: true, TTL: ttl, Heartbeat: heartbeat, Margin: margin}
@@ -180,6 +195,9 @@ func (w *world) play() {
 // producers have records committed and asks asked, all within the time of faults.
 func (w *world) producers() {
 	kinds := []string{"placed", "placed", "placed", "placed", "ignored", "void", "flaky", "poison"}
+	if w.rng.IntN(3) == 0 {
+		kinds = append(kinds, "crash")
+	}
 	if w.scene.Leased {
 		kinds = append(kinds, "newer") // and there is a node that knows it
 	}
@@ -213,7 +231,7 @@ func (w *world) fault() {
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	u := w.units[w.rng.IntN(len(w.units))]
-	pick := w.rng.IntN(12)
+	pick := w.rng.IntN(16)
 	switch {
 	case pick < 2:
 		n.freeze(w.between(time.Second, 2*ttl))
@@ -221,7 +239,7 @@ func (w *world) fault() {
 		n.crash(w.between(time.Millisecond, 5*time.Second))
 	case pick == 4:
 		n.drain(w.between(time.Millisecond, 5*time.Second))
-	case pick == 5 || pick > 9:
+	case pick == 5 || pick == 10 || pick == 11:
 		n.deaf = w.now.Add(w.between(heartbeat, 2*ttl)) // renewals alone are blocked
 		w.tell("%s: renewals are blocked until %s", n.name, n.deaf)
 	case pick == 6:
@@ -248,7 +266,7 @@ func (w *world) calmDown() {
 	}
 	w.every(healAfter, func() {
 		for _, u := range w.units {
-			if u.halted() != nil {
+			if u.waits() {
 				w.act(u)
 			}
 		}
@@ -258,7 +276,7 @@ func (w *world) calmDown() {
 // settled reports whether nothing is left to do.
 func (w *world) settled() bool {
 	for _, u := range w.units {
-		if u.halted() != nil || u.owner != 0 && w.now < u.until {
+		if u.halted() != nil || u.paused || len(u.parked) > 0 || u.owner != 0 && w.now < u.until {
 			return false
 		}
 		for _, l := range u.lanes {
