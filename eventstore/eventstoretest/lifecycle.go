@@ -3,6 +3,7 @@ package eventstoretest
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,6 +221,7 @@ func (f *fixture) everyMethod(s eventstore.Store, ctx context.Context, want erro
 		"ListHalts":         func() error { _, err := s.ListHalts(ctx, "", event.Unit{}, 1); return err },
 		"ListDead":          func() error { _, err := s.ListDead(ctx, "shipping", event.Position{}, 1); return err },
 	}
+	maps.Copy(calls, operations(s, ctx))
 	if f.id.Capabilities.SQL {
 		calls["SQL"] = func() error {
 			tx := s.Begin("closed")

@@ -1,6 +1,7 @@
 package eventstoretest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -170,4 +171,48 @@ func (f *fixture) state(u event.Unit) eventstore.UnitState {
 	got, err := f.store.UnitState(f.ctx, u)
 	f.must(err)
 	return got
+}
+
+// operations are the calls of those who operate a store, each with an error of nothing but the store's.
+func operations(s eventstore.Store, ctx context.Context) map[string]func() error {
+	return map[string]func() error{
+		"DueAsides":   func() error { _, err := s.DueAsides(ctx, shipping, 1); return err },
+		"DueUnits":    func() error { _, err := s.DueUnits(ctx, event.Unit{}, 1); return err },
+		"ListParked":  func() error { _, err := s.ListParked(ctx, shipping, 0, 1); return err },
+		"ListParking": func() error { _, err := s.ListParking(ctx, "", event.Unit{}, 1); return err },
+		"Act":         func() error { _, err := s.Act(ctx, doing(eventstore.ActPause, shipping)); return err },
+		"Act on handler": func() error {
+			_, err := s.Act(ctx, doing(eventstore.ActRemove, event.Unit{Name: "shipping"}))
+			return err
+		},
+		"ActsAfter":      func() error { _, err := s.ActsAfter(ctx, 0, 1); return err },
+		"LastAct":        func() error { _, err := s.LastAct(ctx); return err },
+		"ListActs":       func() error { _, err := s.ListActs(ctx, eventstore.ActQuery{Limit: 1}); return err },
+		"UnitState":      func() error { _, err := s.UnitState(ctx, shipping); return err },
+		"StartJob":       func() error { _, err := s.StartJob(ctx, job(eventstore.JobReplay, ofShipping)); return err },
+		"CountJob":       func() error { _, _, err := s.CountJob(ctx, eventstore.JobReplay, ofShipping); return err },
+		"ListJobs":       func() error { _, err := s.ListJobs(ctx, 0, true, 1); return err },
+		"ReadJob":        func() error { _, err := s.ReadJob(ctx, 1); return err },
+		"ActOnJob":       func() error { _, err := s.ActOnJob(ctx, 1, eventstore.ActPauseJob, "ann", ""); return err },
+		"StepJob":        func() error { _, _, err := s.StepJob(ctx, 1, 1); return err },
+		"Overview":       func() error { _, err := s.Overview(ctx); return err },
+		"ListPartitions": func() error { _, err := s.ListPartitions(ctx, eventstore.PartitionQuery{Limit: 1}); return err },
+		"ListPauses":     func() error { _, err := s.ListPauses(ctx, "", event.Unit{}, 1); return err },
+	}
+}
+
+// limited are those that give pages or batches.
+func limited(s eventstore.Store, ctx context.Context, limit int) map[string]func() error {
+	return map[string]func() error{
+		"DueAsides":      func() error { _, err := s.DueAsides(ctx, shipping, limit); return err },
+		"DueUnits":       func() error { _, err := s.DueUnits(ctx, event.Unit{}, limit); return err },
+		"ListParked":     func() error { _, err := s.ListParked(ctx, shipping, 0, limit); return err },
+		"ListParking":    func() error { _, err := s.ListParking(ctx, "", event.Unit{}, limit); return err },
+		"ActsAfter":      func() error { _, err := s.ActsAfter(ctx, 0, limit); return err },
+		"ListActs":       func() error { _, err := s.ListActs(ctx, eventstore.ActQuery{Limit: limit}); return err },
+		"ListJobs":       func() error { _, err := s.ListJobs(ctx, 0, false, limit); return err },
+		"StepJob":        func() error { _, _, err := s.StepJob(ctx, 1, limit); return err },
+		"ListPartitions": func() error { _, err := s.ListPartitions(ctx, eventstore.PartitionQuery{Limit: limit}); return err },
+		"ListPauses":     func() error { _, err := s.ListPauses(ctx, "", event.Unit{}, limit); return err },
+	}
 }

@@ -108,7 +108,14 @@ var unitsOfWork = []check{
 	}},
 	{"a limit that is not 1 to 10,000 is refused", func(f *fixture) {
 		f.publish(f.event("order", "a"))
+		f.register([]string{"shipping", "order"})
+		f.same("job", f.startJob(eventstore.JobReplay, ofShipping).ID, int64(1))
 		for _, limit := range []int{-1, 0, eventstore.MaxLimit + 1} {
+			for name, call := range limited(f.store, f.ctx, limit) {
+				if call() == nil {
+					f.Errorf("%s took a limit of %d", name, limit)
+				}
+			}
 			for name, read := range map[string]func() error{
 				"ReadStream": func() error { _, err := f.store.ReadStream(f.ctx, order7, 0, limit); return err },
 				"ReadAll":    func() error { _, _, err := f.store.ReadAll(f.ctx, "", nil, limit); return err },
@@ -151,6 +158,16 @@ func malformed(f *fixture) []eventstore.Changes {
 		{Halt: &eventstore.Halt{Unit: shipping, Lane: orders, Sequence: 1}},
 		{Fence: eventstore.Fence{Unit: billing}, Halt: &eventstore.Halt{Unit: shipping, Lane: orders, Sequence: 1}},
 		{Fence: eventstore.Fence{Unit: billing}, Dead: []eventstore.Dead{{Unit: shipping, Lane: orders, Sequence: 1}}},
+		{Fence: eventstore.Fence{Unit: billing}, Park: []eventstore.Parked{parkedRow(shipping, orders, 1, "")}},
+		{Fence: fence, Park: []eventstore.Parked{{Unit: shipping, Lane: orders}}},
+		{Fence: fence, Park: []eventstore.Parked{{Unit: shipping, Sequence: 1}}},
+		{Settle: &eventstore.Settle{AsideRef: parkedRef(orders, 1)}},
+		{Fence: fence, Settle: &eventstore.Settle{AsideRef: eventstore.AsideRef{Lane: orders, Sequence: 1}}},
+		{Fence: fence, Settle: &eventstore.Settle{AsideRef: parkedRef(orders, 0)}},
+		{Fence: eventstore.Fence{Unit: billing}, Tried: triedAt(orders, 1)},
+		{Fence: fence, Tried: triedAt(orders, 0)},
+		{Fence: fence, Tried: triedAt(orders, 1), Untry: true},
+		{Untry: true},
 	}
 }
 
