@@ -33,16 +33,27 @@ func good() eventstore.Changes {
 		Reply:    &eventstore.Reply{Stream: order7, CommandID: "c-1"},
 		Halt:     &eventstore.Halt{Unit: unit, Lane: orders, Sequence: 6},
 		Dead:     []eventstore.Dead{{Unit: unit, Lane: orders, Sequence: 5}},
+		Park:     []eventstore.Parked{{Unit: unit, Lane: orders, Sequence: 5}, {Unit: unit, Lane: orders, Sequence: 6}},
+		Tried:    &eventstore.Tried{Unit: unit, Lane: orders, Sequence: 6},
 	}
 }
 
-func TestGoodChangesAreValidAndCostNothing(t *testing.T) {
+// settling is the same for a unit of work that ends an attempt at what was set aside.
+func settling() eventstore.Changes {
 	c := good()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() { _ = c.Validate() }); n != 0 {
-		t.Fatalf("%v allocations", n)
+	c.Park, c.Tried, c.Untry = nil, nil, true
+	c.Settle = &eventstore.Settle{AsideRef: eventstore.AsideRef{Kind: eventstore.AsideDead, Lane: event.LaneRef{Category: "payment", Key: "a"}, Sequence: 1}}
+	return c
+}
+
+func TestGoodChangesAreValidAndCostNothing(t *testing.T) {
+	for _, c := range []eventstore.Changes{good(), settling()} {
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _ = c.Validate() }); n != 0 {
+			t.Fatalf("%v allocations", n)
+		}
 	}
 	if err := (&eventstore.Changes{}).Validate(); err != nil {
 		t.Fatal(err)
@@ -85,6 +96,20 @@ func TestMalformedChangesAreNamed(t *testing.T) {
 		{"no sequence", func(c *eventstore.Changes) { c.Halt.Sequence = 0 }},
 		{`dead letter of unit "billing/a": the fence is for unit "shipping/a"`, func(c *eventstore.Changes) { c.Dead[0].Unit.Name = "billing" }},
 		{"no sequence", func(c *eventstore.Changes) { c.Dead[0].Sequence = 0 }},
+		{`parked event of unit "billing/a": the fence is for unit "shipping/a"`, func(c *eventstore.Changes) { c.Park[1].Unit.Name = "billing" }},
+		{"no sequence", func(c *eventstore.Changes) { c.Park[1].Sequence = 0 }},
+		{"no lane", func(c *eventstore.Changes) { c.Park[1].Lane = event.LaneRef{Key: "a"} }},
+		{"order:a #5 is parked twice", func(c *eventstore.Changes) { c.Park[1].Sequence = 5 }},
+		{"must name the unit whose row it is", func(c *eventstore.Changes) { *c = eventstore.Changes{Settle: settling().Settle} }},
+		{"neither a parked event nor a dead letter (kind 0)", func(c *eventstore.Changes) { *c = settling(); c.Settle.Kind = 0 }},
+		{"neither a parked event nor a dead letter (kind 3)", func(c *eventstore.Changes) { *c = settling(); c.Settle.Kind = 3 }},
+		{"no sequence", func(c *eventstore.Changes) { *c = settling(); c.Settle.Sequence = 0 }},
+		{"settles what was set aside or parks more, not both", func(c *eventstore.Changes) { c.Settle = settling().Settle }},
+		{"the checkpoint of order:a moves with its own events", func(c *eventstore.Changes) { *c = settling(); c.Settle.Lane = orders }},
+		{`attempts of unit "shipping/b": the fence is for unit "shipping/a"`, func(c *eventstore.Changes) { c.Tried.Unit.Key = "b" }},
+		{"no sequence", func(c *eventstore.Changes) { c.Tried.Sequence = 0 }},
+		{"notes or forgets them, not both", func(c *eventstore.Changes) { c.Untry = true }},
+		{"must name the unit whose attempts", func(c *eventstore.Changes) { *c = eventstore.Changes{Untry: true} }},
 	} {
 		changes := good()
 		c.spoil(&changes)
