@@ -31,6 +31,13 @@ const (
 	CategoryHasEvents Call = "CategoryHasEvents"
 	ListHalts         Call = "ListHalts"
 	ListDead          Call = "ListDead"
+	DueAsides         Call = "DueAsides"
+	DueUnits          Call = "DueUnits"
+	Act               Call = "Act"
+	LastAct           Call = "LastAct"
+	ActsAfter         Call = "ActsAfter"
+	ListJobs          Call = "ListJobs"
+	StepJob           Call = "StepJob"
 )
 
 // Op is one call of a method.

@@ -177,6 +177,13 @@ func every(s *faulty.Store) map[faulty.Call]func(ctx context.Context) error {
 		faulty.CategoryHasEvents: func(ctx context.Context) error { _, err := s.CategoryHasEvents(ctx, "order"); return err },
 		faulty.ListHalts:         func(ctx context.Context) error { _, err := s.ListHalts(ctx, "", event.Unit{}, 1); return err },
 		faulty.ListDead:          func(ctx context.Context) error { _, err := s.ListDead(ctx, "h", event.Position{}, 1); return err },
+		faulty.DueAsides:         func(ctx context.Context) error { _, err := s.DueAsides(ctx, unit, 1); return err },
+		faulty.DueUnits:          func(ctx context.Context) error { _, err := s.DueUnits(ctx, event.Unit{}, 1); return err },
+		faulty.Act:               func(ctx context.Context) error { return pauseOrResume(ctx, s) },
+		faulty.LastAct:           func(ctx context.Context) error { _, err := s.LastAct(ctx); return err },
+		faulty.ActsAfter:         func(ctx context.Context) error { _, err := s.ActsAfter(ctx, 0, 1); return err },
+		faulty.ListJobs:          func(ctx context.Context) error { _, err := s.ListJobs(ctx, 0, true, 1); return err },
+		faulty.StepJob:           func(ctx context.Context) error { _, _, err := s.StepJob(ctx, 1, 1); return err },
 	}
 }
 
@@ -193,6 +200,61 @@ func save(ctx context.Context, s eventstore.Store) error {
 	return s.SaveRegistry(ctx, r, nil)
 }
 
+// pauseOrResume acts on the unit whatever it is doing.
+func pauseOrResume(ctx context.Context, s *faulty.Store) error {
+	a := eventstore.Act{Kind: eventstore.ActPause, Unit: unit, Actor: "ann"}
+	_, err := s.Act(ctx, a)
+	if errors.Is(err, eventstore.ErrStateMoved) {
+		a.Kind = eventstore.ActResume
+		_, err = s.Act(ctx, a)
+	}
+	return err
+}
+
+// letters registers the handler of the unit, gives it two dead letters, and starts a replay of them.
+func letters(t *testing.T, s *faulty.Store) {
+	t.Helper()
+	err := s.SaveRegistry(t.Context(), eventstore.Registered{Handlers: []eventstore.Handler{{Name: unit.Name, Categories: []string{orders.Category}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := eventstore.Changes{Fence: eventstore.Fence{Unit: unit}, Dead: []eventstore.Dead{{Unit: unit, Lane: orders, Sequence: 1}, {Unit: unit, Lane: orders, Sequence: 2}}}
+	if _, err := s.Begin("test").Commit(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	j := eventstore.Job{Kind: eventstore.JobReplay, Filter: eventstore.Filter{Handler: unit.Name}, Actor: "ann", Reason: "carrier is back"}
+	if _, err := s.StartJob(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestActAndStepThatFailBeforeDidNotHappenAndThoseThatFailAfterDid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fault faulty.Fault
+		due   int
+		acts  int64 // after the start of the job
+	}{{faulty.Fault{Before: errBoom}, 0, 1}, {faulty.Fault{After: errBoom}, 1, 2}} {
+		s := open(t, faulty.All(faulty.Nth(faulty.Act, 1, c.fault), faulty.Nth(faulty.StepJob, 1, c.fault)))
+		letters(t, s)
+		if err := pauseOrResume(t.Context(), s); !errors.Is(err, errBoom) {
+			t.Fatalf("act gave %v", err)
+		}
+		if j, units, err := s.StepJob(t.Context(), 1, 1); !errors.Is(err, errBoom) || j.ID != 0 || units != nil {
+			t.Fatalf("step gave %+v, %v, %v", j, units, err)
+		}
+		if due, err := s.DueAsides(t.Context(), unit, 10); err != nil || len(due) != c.due {
+			t.Errorf("%+v: due %+v, %v", c.fault, due, err)
+		}
+		if last, err := s.LastAct(t.Context()); err != nil || last != c.acts {
+			t.Errorf("%+v: last act %d, %v", c.fault, last, err)
+		}
+		if j, units, err := s.StepJob(t.Context(), 1, 1); err != nil || j.Handed != c.due+1 || len(units) != 1 {
+			t.Errorf("%+v: the next step gave %+v, %v, %v", c.fault, j, units, err)
+		}
+	}
+}
+
 func TestEveryCallCanFailBeforeAndAfterAndThenWorks(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []faulty.Fault{{Before: errBoom}, {After: errBoom}} {
@@ -201,6 +263,7 @@ func TestEveryCallCanFailBeforeAndAfterAndThenWorks(t *testing.T) {
 			if err := publish(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
+			letters(t, s)
 			if name == faulty.Start {
 				if err := s.Stop(t.Context()); err != nil {
 					t.Fatal(err)
