@@ -21,7 +21,9 @@ const childVariable = "KEYHOLD_GUARANTEES_CHILD" // "mode dir life"
 func TestMain(m *testing.M) {
 	if args := strings.Fields(os.Getenv(childVariable)); len(args) == 3 {
 		life, err := strconv.Atoi(args[2])
-		if err == nil {
+		if err == nil && args[0] == "desk" {
+			err = deskChild(args[1], life)
+		} else if err == nil {
 			err = child(args[0], args[1], life)
 		}
 		if err != nil {
