@@ -168,7 +168,7 @@ func (j *jobs) step(ctx context.Context, w *job) error {
 	w.Job = now
 	w.adapt(time.Since(began), taken == most)
 	w.next = began.Add(time.Duration(taken) * time.Second / time.Duration(rate))
-	if taken < most {
+	if taken < most || now.Handed >= now.Total { // all that is left is to wait for what is handed out
 		w.next = began.Add(jobRest)
 	}
 	switch {

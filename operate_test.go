@@ -166,3 +166,18 @@ func TestApplicationWithoutANameIsNotNamedInItsError(t *testing.T) {
 		t.Errorf("the error is %q", err)
 	}
 }
+
+// awaiting is a log that tells when a line with a text comes.
+type awaiting struct {
+	text string
+	came func()
+}
+
+func (a *awaiting) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), a.text) {
+		a.came()
+	}
+	return len(p), nil
+}
+
+func (a *awaiting) logger() *slog.Logger { return slog.New(slog.NewTextHandler(a, nil)) }

@@ -320,7 +320,7 @@ func (d *Desk) refused(ctx context.Context, what string, act eventstore.Act, err
 		if named := d.checkNames(ctx, act.Unit.Name, ""); named != nil {
 			return named
 		}
-		return &NotFoundError{What: "key", Name: act.Unit.String()}
+		return &NotFoundError{What: "key of " + act.Unit.Name, Name: act.Unit.Key}
 	case errors.Is(err, eventstore.ErrInUse):
 		return fmt.Errorf("%s: %w: stop it first", what, err)
 	case errors.Is(err, eventstore.ErrUnknownCommit):

@@ -231,6 +231,10 @@ func TestRequestsThatNothingWouldMakeRightAreRefusedWithAllFaults(t *testing.T) 
 			}
 		}
 	}
+	if _, err := b.desk.Act(t.Context(), request(eventstore.ActPause, event.Unit{Name: "shipping", Key: "zoe"}, "")); !errors.Is(err, eventstore.ErrNotFound) ||
+		err.Error() != `no key of shipping is called "zoe"` {
+		t.Errorf("act on a key that was never seen: %v", err)
+	}
 	for _, u := range []event.Unit{{Name: "shiping", Key: "ada"}, {Name: "shiping"}} {
 		_, err := b.desk.Act(t.Context(), request(eventstore.ActPause, u, ""))
 		named, ok := errors.AsType[*admin.NotFoundError](err)

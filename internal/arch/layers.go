@@ -58,7 +58,7 @@ var layers = []row{
 	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/lifecycle", "internal/signal"},
 		why: "behaviors and their runtime; knows ports only, and nothing that relays"},
 
-	{path: "admin", layer: siblings, uses: []string{"event", "eventstore", "partitions/...", "actors/..."}, why: "what an operator may see and do; CLI, console and API are faces of it"},
+	{path: "admin", layer: siblings, uses: []string{"event", "eventstore", "codec/..."}, why: "what an operator may see and do; CLI, console and API are faces of it"},
 	{path: "telemetry/...", layer: siblings, uses: []string{"event", "eventstore", "actors/...", "internal/lifecycle", "internal/signal"}, why: "what happens, told to OpenTelemetry and Prometheus; an application that does not import it links neither"},
 	{path: "outbox/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/lifecycle", "internal/signal"},
 		why: "relays records to brokers and sinks; nobody who appends records imports it"},
