@@ -10,7 +10,7 @@ TIMEOUT ?= 8m
 FUZZTIME ?= 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint generate vuln fuzz bench cover clean
+.PHONY: help build test demo record-release lint generate vuln fuzz bench cover clean
 .PHONY: cc lint-format lint-vet lint-static lint-proto lint-generated lint-licences lint-modules
 
 help: ## print this
@@ -25,6 +25,10 @@ test: cc ## the whole suite, with the race detector, in random order (the seed i
 
 demo: ## the example application: processes killed and started, nothing lost, nothing twice
 	go run ./examples/orders/demo
+
+record-release: ## what the example has stored, for all releases to come to be tested with: make record-release RELEASE=2
+	@test -n "$(RELEASE)" || { echo "which release? make record-release RELEASE=2"; exit 1; }
+	go test ./examples/orders -count=1 -run '^TestRecordRelease$$' -record $(RELEASE)
 
 lint: lint-format lint-vet lint-static lint-proto lint-generated lint-licences lint-modules ## format, vet, staticcheck, buf, generated code, licences, go.mod
 
