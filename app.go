@@ -133,7 +133,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		a.cfg.Logger.Warn("the process that had the store open before did not stop by itself: what was in a behavior then may be what ended it, "+
 			"and is tried with care", "max_crashes", a.cfg.MaxCrashes)
 	}
-	r := &running{app: a, rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules()}, names: p.names()}
+	r := &running{app: a, rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules(), trace: a.cfg.Observer.Trace}, names: p.names()}
 	r.jobs = newJobs(r)
 	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := a.run(ctx, r, in, p, id, t); err != nil {
@@ -164,6 +164,9 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	}
 	r.runtime = runtime
 	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	if err := r.watch(); err != nil {
 		return err
 	}
 	if err := a.retention.Start(ctx, a.retain); err != nil {

@@ -36,6 +36,8 @@ type Config struct {
 
 	Logger   *slog.Logger // default: text to standard error, from level Info
 	Observer Observer     // told beside the log
+	// Telemetry, such as telemetry.New(telemetry.Options{}), tells a monitoring system beside both. Default: none.
+	Telemetry Telemetry
 }
 
 func (c Config) withDefaults() Config {
@@ -63,6 +65,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxCrashes == 0 {
 		c.MaxCrashes = 3
+	}
+	if c.Telemetry != nil {
+		c.Observer = c.Telemetry.Observer(c.Observer)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -26,6 +26,7 @@ type router struct {
 	routes map[reflect.Type]route
 	types  *codec.Registry
 	rules  event.KeyRules
+	trace  func(context.Context) event.Trace // of what is published from outside; may be nil
 }
 
 // Route gives the envelope of an event: encoded, with its category, key and lane. What is refused here is refused in the caller's
@@ -80,6 +81,10 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 // envelopes makes events ready that begin something: no event or command led to them. The error names all that are wrong.
 func (r *router) envelopes(ctx context.Context, events []any) ([]event.Envelope, error) {
 	all := make([]event.Envelope, 0, len(events))
+	var trace event.Trace
+	if r.trace != nil {
+		trace = r.trace(ctx)
+	}
 	var faults []error
 	for _, e := range events {
 		env, err := r.Route(ctx, event.Stream{}, e)
@@ -88,7 +93,7 @@ func (r *router) envelopes(ctx context.Context, events []any) ([]event.Envelope,
 			continue
 		}
 		env.ID, env.Time = event.NewID(), time.Now().UTC().Truncate(time.Millisecond)
-		env.CorrelationID = env.ID
+		env.CorrelationID, env.Trace = env.ID, trace
 		if len(all) > 0 {
 			env.CorrelationID = all[0].ID
 		}

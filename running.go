@@ -30,6 +30,8 @@ type running struct {
 	jobs          *jobs
 	rousing       *lifecycle.Group // of the application
 
+	unwatch func() error // of Config.Telemetry; nil without
+
 	open     context.Context // that transactions of BeginTx go by; rollback ends it
 	rollback context.CancelCauseFunc
 }
@@ -154,7 +156,7 @@ func (a *App) undo(ctx context.Context, r *running) (*running, error) {
 // alone keeps others from running the units that somebody is still inside of.
 func (r *running) stop(ctx context.Context) (through bool, err error) {
 	defer context.AfterFunc(ctx, func() { r.rollback(fmt.Errorf("transaction: %w", ErrStopping)) })()
-	operates := r.operates(ctx)
+	operates := errors.Join(r.unwatched(), r.operates(ctx))
 	delivers := r.app.cfg.Transport.Stop(ctx) // it waits for units, which are told to hurry next
 	var works error
 	inside := false

@@ -48,6 +48,14 @@ const (
 	OutcomeUnknown   Outcome = "unknown"   // it may have been committed
 )
 
+// Standing is what gauges are read from, when somebody wants to know.
+type Standing struct {
+	// Overview is that of [eventstore.Overviews].
+	Overview func(ctx context.Context) (eventstore.Overview, error)
+	// Loads is that of [Runtime.Loads]. It does not block.
+	Loads func() []Load
+}
+
 // observes reports whether anybody wants to know of single units of work.
 func (o *Observer) observes() bool { return o.Begin != nil || o.End != nil }
 

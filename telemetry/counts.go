@@ -19,7 +19,7 @@ type counts struct {
 	duration metric.Float64Histogram
 	attempts metric.Int64Histogram
 
-	retries, halts, resumes, parked, dead, replayed, suspects, panics, failures, overdue, troubles metric.Int64Counter
+	retries, halts, resumes, parked, dead, unparked, replayed, asides, suspects, panics, failures, overdue, troubles metric.Int64Counter
 
 	labels sync.Map // workLabels -> metric.MeasurementOption: made once, as a unit of work must cost next to nothing
 }
@@ -45,6 +45,8 @@ func newCounts(m metric.Meter) (*counts, error) {
 	counter(&c.parked, "keyhold.parked", "{event}", "Events that could not be applied and were parked.")
 	counter(&c.dead, "keyhold.dead_letters", "{event}", "Events set aside as dead letters.")
 	counter(&c.replayed, "keyhold.replayed", "{event}", "Dead letters that were applied after all.")
+	counter(&c.unparked, "keyhold.unparked", "{unit}", "Times that the last parked event of a key was applied.")
+	counter(&c.asides, "keyhold.aside_failures", "{event}", "Parked events and dead letters that were tried again in vain.")
 	counter(&c.suspects, "keyhold.suspects", "{event}", "Events begun again after the process had died, perhaps of them.")
 	counter(&c.panics, "keyhold.panics", "{panic}", "Panics of behaviors.")
 	counter(&c.failures, "keyhold.commit_failures", "{commit}", "Activations dropped because a commit was refused or its outcome is not known.")
@@ -103,6 +105,30 @@ func (c *counts) observe(o, next *actors.Observer) {
 	o.DeadLettered = func(d eventstore.Dead) {
 		one(c.dead, d.Unit)
 		call(next.DeadLettered, d)
+	}
+	o.Parked = func(p eventstore.Parked) {
+		one(c.parked, p.Unit)
+		call(next.Parked, p)
+	}
+	o.Unparked = func(u event.Unit, category string) {
+		one(c.unparked, u)
+		call2(next.Unparked, u, category)
+	}
+	o.Replayed = func(u event.Unit, e *event.Envelope) {
+		one(c.replayed, u)
+		call2(next.Replayed, u, e)
+	}
+	o.AsideFailed = func(u event.Unit, e *event.Envelope, err error) {
+		one(c.asides, u)
+		if next.AsideFailed != nil {
+			next.AsideFailed(u, e, err)
+		}
+	}
+	o.Suspected = func(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
+		one(c.suspects, u)
+		if next.Suspected != nil {
+			next.Suspected(u, e, suspicions, alone)
+		}
 	}
 	o.Panicked = func(u event.Unit, p *actors.PanicError) {
 		one(c.panics, u)

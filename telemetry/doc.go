@@ -21,6 +21,8 @@
 //	keyhold.parked            counter        handler                 events that could not be applied and were parked
 //	keyhold.dead_letters      counter        handler                 events set aside as dead letters
 //	keyhold.replayed          counter        handler                 dead letters applied after all
+//	keyhold.unparked          counter        handler                 times that the last parked event of a key was applied
+//	keyhold.aside_failures    counter        handler                 parked events and dead letters that were tried again in vain
 //	keyhold.suspects          counter        handler                 events begun again after the process had died, perhaps of them
 //	keyhold.panics            counter        handler
 //	keyhold.commit_failures   counter        handler                 activations dropped because a commit was refused or unknown
@@ -29,7 +31,7 @@
 //	keyhold.lag.events        gauge          handler                 records that a handler has not passed
 //	keyhold.lag.age           gauge, s       handler                 age of the oldest event that units at work here have not passed
 //	keyhold.stopped.age       gauge, s       handler                 how long the unit that is stopped longest has been
-//	keyhold.units             gauge          handler, state          units that are halted, parking, paused, trying
+//	keyhold.units             gauge          handler, state          units that are halted, parking, paused, trying; live in this process
 //	keyhold.dead              gauge          handler                 dead letters kept
 //
 // The gauges are read from the store when metrics are collected, at a cost that does not grow with the number of keys.

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/keyhold/keyhold/actors"
-	"github.com/keyhold/keyhold/eventstore"
 )
 
 const scope = "github.com/keyhold/keyhold"
@@ -54,14 +53,6 @@ func New(o Options) *Telemetry {
 	return t
 }
 
-// Standing is what gauges are read from when metrics are collected.
-type Standing interface {
-	// Overview is that of [eventstore.Overviews].
-	Overview(ctx context.Context) (eventstore.Overview, error)
-	// OldestHeads gives, by handler, when the oldest event was emitted that its units at work in this process have not passed. It must not block.
-	OldestHeads() map[string]time.Time
-}
-
 // gauges are read together: one look at the store for each collection.
 type gauges struct {
 	lag, units, dead metric.Int64ObservableGauge
@@ -70,7 +61,7 @@ type gauges struct {
 
 // Watch reads gauges from an application until stop is called. A store that does not answer leaves them out of that collection, and
 // reports it to the provider.
-func (t *Telemetry) Watch(from Standing) (stop func() error, err error) {
+func (t *Telemetry) Watch(from actors.Standing) (stop func() error, err error) {
 	if t.err != nil {
 		return nil, fmt.Errorf("telemetry: %w", t.err)
 	}
@@ -102,19 +93,23 @@ func (t *Telemetry) gauges() (g gauges, err error) {
 		return f
 	}
 	g.lag = ints("keyhold.lag.events", "{event}", "Records that a handler has not passed.")
-	g.units = ints("keyhold.units", "{unit}", "Units that are halted, parking, paused or trying again; counts end at 10,000.")
+	g.units = ints("keyhold.units", "{unit}", "Units that are halted, parking, paused or trying again, counted to 10,000; live ones are those in this process.")
 	g.dead = ints("keyhold.dead", "{event}", "Dead letters kept; the count ends at 10,000.")
 	g.age = seconds("keyhold.lag.age", "Age of the oldest event that units at work in this process have not passed.")
 	g.stopped = seconds("keyhold.stopped.age", "How long the unit that is stopped longest has been.")
 	return g, err
 }
 
-func (g *gauges) observe(ctx context.Context, o metric.Observer, from Standing, now time.Time) error {
+func (g *gauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
 	all, err := from.Overview(ctx)
 	if err != nil {
 		return fmt.Errorf("keyhold gauges: %w", err)
 	}
-	heads := from.OldestHeads()
+	heads := map[string]time.Time{}
+	for _, l := range from.Loads() {
+		heads[l.Name] = l.Oldest
+		o.ObserveInt64(g.units, int64(l.Live), metric.WithAttributeSet(attribute.NewSet(attribute.String("handler", l.Name), attribute.String("state", "live"))))
+	}
 	for i := range all.Handlers {
 		h := &all.Handlers[i]
 		label := attribute.String("handler", h.Name)

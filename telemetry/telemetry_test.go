@@ -120,6 +120,11 @@ func TestWhatHappensIsCountedAndPassedOn(t *testing.T) {
 		Resumed:      func(event.Unit) { heard++ },
 		DeadLettered: func(eventstore.Dead) { heard++ },
 		Panicked:     func(event.Unit, *actors.PanicError) { heard++ },
+		Parked:       func(eventstore.Parked) { heard++ },
+		Unparked:     func(event.Unit, string) { heard++ },
+		Replayed:     func(event.Unit, *event.Envelope) { heard++ },
+		AsideFailed:  func(event.Unit, *event.Envelope, error) { heard++ },
+		Suspected:    func(event.Unit, *event.Envelope, int, bool) { heard++ },
 		CommitFailed: func(event.Unit, error) { heard++ },
 		Overdue:      func(event.Unit, time.Duration) { heard++ },
 		Trouble:      func(event.Unit, string, error) { heard++ },
@@ -136,6 +141,11 @@ func TestWhatHappensIsCountedAndPassedOn(t *testing.T) {
 	o.Resumed(shipping)
 	o.DeadLettered(eventstore.Dead{Unit: shipping})
 	o.Panicked(shipping, &actors.PanicError{})
+	o.Parked(eventstore.Parked{Unit: shipping})
+	o.Unparked(shipping, "order")
+	o.Replayed(shipping, &placed)
+	o.AsideFailed(shipping, &placed, errors.New("no"))
+	o.Suspected(shipping, &placed, 1, false)
 	o.CommitFailed(shipping, errors.New("no"))
 	o.Overdue(shipping, time.Second)
 	o.Trouble(shipping, "fetch failed", errors.New("no"))
@@ -149,6 +159,11 @@ func TestWhatHappensIsCountedAndPassedOn(t *testing.T) {
 		"keyhold.resumes{handler=shipping}":                                   1,
 		"keyhold.dead_letters{handler=shipping}":                              1,
 		"keyhold.panics{handler=shipping}":                                    1,
+		"keyhold.parked{handler=shipping}":                                    1,
+		"keyhold.unparked{handler=shipping}":                                  1,
+		"keyhold.replayed{handler=shipping}":                                  1,
+		"keyhold.aside_failures{handler=shipping}":                            1,
+		"keyhold.suspects{handler=shipping}":                                  1,
 		"keyhold.commit_failures{handler=shipping}":                           1,
 		"keyhold.overdue{handler=shipping}":                                   1,
 		"keyhold.troubles{what=fetch failed}":                                 1,
@@ -156,7 +171,7 @@ func TestWhatHappensIsCountedAndPassedOn(t *testing.T) {
 		"keyhold.work.duration{handler=shipping,outcome=committed,use=event}": 1,
 		"keyhold.work.duration{handler=shipping,outcome=failed,use=event}":    1,
 	})
-	if want := 14; heard != want {
+	if want := 19; heard != want {
 		t.Errorf("the next observer heard %d things, want %d", heard, want)
 	}
 }
@@ -182,22 +197,20 @@ func TestNoLabelGrowsWithKeys(t *testing.T) {
 	}
 }
 
-type standing struct {
-	overview eventstore.Overview
-	err      error
-	heads    map[string]time.Time
+func standing(o eventstore.Overview, err error, loads ...actors.Load) actors.Standing {
+	return actors.Standing{
+		Overview: func(context.Context) (eventstore.Overview, error) { return o, err },
+		Loads:    func() []actors.Load { return loads },
+	}
 }
-
-func (s standing) Overview(context.Context) (eventstore.Overview, error) { return s.overview, s.err }
-func (s standing) OldestHeads() map[string]time.Time                     { return s.heads }
 
 func TestGaugesAreReadWhenMetricsAreCollected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	stop, err := b.tel.Watch(standing{overview: eventstore.Overview{Handlers: []eventstore.HandlerOverview{{
+	stop, err := b.tel.Watch(standing(eventstore.Overview{Handlers: []eventstore.HandlerOverview{{
 		Handler: eventstore.Handler{Name: "shipping"}, Lag: 12, Halted: 2, Parking: 1, Paused: 3, Trying: 4, Dead: 5,
 		Oldest: time.Now().Add(time.Hour), // clocks that disagree give no negative age
-	}}}})
+	}}}, nil, actors.Load{Name: "shipping", Live: 7}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +220,7 @@ func TestGaugesAreReadWhenMetricsAreCollected(t *testing.T) {
 		"keyhold.units{handler=shipping,state=parking}": 1,
 		"keyhold.units{handler=shipping,state=paused}":  3,
 		"keyhold.units{handler=shipping,state=trying}":  4,
+		"keyhold.units{handler=shipping,state=live}":    7,
 		"keyhold.dead{handler=shipping}":                5,
 		"keyhold.lag.age{handler=shipping}":             0,
 		"keyhold.stopped.age{handler=shipping}":         0,
@@ -223,9 +237,9 @@ func TestAgesAreSeconds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ago := time.Now().Add(-time.Minute)
-	_, err := b.tel.Watch(standing{heads: map[string]time.Time{"shipping": ago}, overview: eventstore.Overview{
+	_, err := b.tel.Watch(standing(eventstore.Overview{
 		Handlers: []eventstore.HandlerOverview{{Handler: eventstore.Handler{Name: "shipping"}, Oldest: ago}},
-	}})
+	}, nil, actors.Load{Name: "shipping", Oldest: ago}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +254,7 @@ func TestAgesAreSeconds(t *testing.T) {
 func TestAStoreThatDoesNotAnswerIsAnErrorOfThatCollection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, err := b.tel.Watch(standing{err: errors.New("disk is on fire")}); err != nil {
+	if _, err := b.tel.Watch(standing(eventstore.Overview{}, errors.New("disk is on fire"))); err != nil {
 		t.Fatal(err)
 	}
 	var all metricdata.ResourceMetrics
@@ -301,7 +315,7 @@ func TestWithoutTracesEnvelopesKeepWhatTheyWereGiven(t *testing.T) {
 	if o.Begin != nil || o.End != nil || o.Trace != nil {
 		t.Error("something looks at units of work")
 	}
-	stop, err := tel.Watch(standing{})
+	stop, err := tel.Watch(standing(eventstore.Overview{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
