@@ -19,6 +19,9 @@ func (c *connection) apply(changes *eventstore.Changes) (eventstore.Committed, e
 	if err := c.writeHalts(changes); err != nil {
 		return eventstore.Committed{}, err
 	}
+	if err := c.writeAsides(changes); err != nil {
+		return eventstore.Committed{}, err
+	}
 	if err := c.writeCheckpoints(changes); err != nil {
 		return eventstore.Committed{}, err
 	}
@@ -40,7 +43,15 @@ func (c *connection) check(changes *eventstore.Changes) error {
 		}
 	}
 	if changes.LiftHalt != nil {
-		return c.checkHalt(*changes.LiftHalt)
+		if err := c.checkHalt(*changes.LiftHalt); err != nil {
+			return err
+		}
+	}
+	if err := c.checkParked(changes.Fence.Unit, changes.Park); err != nil {
+		return err
+	}
+	if changes.Settle != nil {
+		return c.checkSettle(changes.Fence.Unit, changes.Settle)
 	}
 	return nil
 }
@@ -104,7 +115,7 @@ func (c *connection) writeState(changes *eventstore.Changes) error {
 
 func (c *connection) writeHalts(changes *eventstore.Changes) error {
 	if ref := changes.LiftHalt; ref != nil {
-		if _, err := c.exec(`DELETE FROM keyhold_halts WHERE name = ? AND key = ?`, ref.Unit.Name, ref.Unit.Key); err != nil {
+		if err := c.lift(ref.Unit); err != nil {
 			return err
 		}
 	}
@@ -120,14 +131,7 @@ func (c *connection) writeHalts(changes *eventstore.Changes) error {
 		}
 	}
 	for i := range changes.Dead {
-		d := &changes.Dead[i]
-		lane, err := c.lane(d.Lane)
-		if err != nil {
-			return err
-		}
-		if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_dead
-			(name, lane, sequence, key, event_id, event_type, attempts, reason, error, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			d.Unit.Name, lane.id, d.Sequence, d.Unit.Key, d.EventID, d.Type, d.Attempts, d.Reason, d.Error, millis(d.Time)); err != nil {
+		if err := c.writeDead(&changes.Dead[i]); err != nil {
 			return err
 		}
 	}
@@ -144,6 +148,7 @@ func (c *connection) writeCheckpoints(changes *eventstore.Changes) error {
 		if err := c.setCheckpoint(changes.Fence.Unit.Name, lane.id, a.To, a.EventID); err != nil {
 			return err
 		}
+		c.counts.moved(changes.Fence.Unit.Name, a.Lane.Category, int64(a.To-a.From))
 	}
 	return nil
 }

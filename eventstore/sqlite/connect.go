@@ -55,9 +55,32 @@ func readerDSN(path string) string {
 	return dsn(path, p)
 }
 
+// attachedDSN is for the connection of an operator that writes. It makes no database, waits for nothing by itself, and leaves it to
+// the owner to move the write-ahead log into the database: that takes longer than an act should.
+func attachedDSN(path string) string {
+	p := params()
+	p.Set("mode", "rw")
+	p.Set("_busy_timeout", "0")
+	p.Set("_synchronous", "FULL")
+	p.Set("_foreign_keys", "1")
+	p.Set("_defensive", "1")
+	p.Add("_pragma", "wal_autocheckpoint(0)")
+	return dsn(path, p)
+}
+
+// frozenDSN is for connections that read a file that nobody changes.
+func frozenDSN(path string) string {
+	p := params()
+	p.Set("mode", "ro")
+	p.Set("immutable", "1")
+	return dsn(path, p)
+}
+
 // openReaders makes a pool of read-only connections, which are opened as they are needed.
-func openReaders(path string, size int) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector(readerDSN(path))
+func openReaders(path string, size int) (*sql.DB, error) { return openReadersOf(readerDSN(path), size) }
+
+func openReadersOf(dsn string, size int) (*sql.DB, error) {
+	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}

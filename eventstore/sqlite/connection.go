@@ -18,14 +18,18 @@ import (
 type connection struct {
 	connector  driver.Connector
 	patience   time.Duration
-	generation event.Generation // of this start; 0 before it was drawn
+	generation event.Generation // of this start; 0 before it was drawn, and where the process does not own the store
 	storeID    string
+	// held tells whether any process has the store started; nil: this one has, and the connection is its writer's.
+	held    func() (bool, error)
+	unclean bool // the process that had the store before did not stop it
 
 	db         *sql.DB // a pool of one
 	conn       *sql.Conn
 	guard      *guarded // what is behind conn
 	statements map[string]*sql.Stmt
 	lanes      map[event.LaneRef]*lane // as the transaction sees them; forgotten when anything is rolled back
+	counts     counts
 }
 
 // lane is a row of keyhold_lanes.
@@ -47,6 +51,7 @@ func (c *connection) open(ctx context.Context) error {
 	c.db, c.conn = db, conn
 	c.statements = make(map[string]*sql.Stmt)
 	c.forgetLanes()
+	c.counts.forget()
 	return nil
 }
 
@@ -108,12 +113,37 @@ func (c *connection) identify() error {
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if _, err := c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1 RETURNING store_id, start_generation`,
-		nil, &c.storeID, &c.generation); err != nil {
+	var clean bool
+	var generation event.Generation
+	_, err := c.get(`SELECT clean FROM keyhold_store`, nil, &clean)
+	if err == nil {
+		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0 RETURNING store_id, start_generation`,
+			nil, &c.storeID, &generation)
+	}
+	if err != nil {
 		c.rollback()
 		return err
 	}
-	return c.commit()
+	if err := c.commit(); err != nil {
+		return err
+	}
+	c.generation, c.unclean = generation, !clean
+	return nil
+}
+
+// markClean says whether the process that has the store now leaves it as it should.
+func (c *connection) markClean(clean bool) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	_, err := c.exec(`UPDATE keyhold_store SET clean = ?`, clean)
+	if err == nil {
+		err = c.commit()
+	}
+	if err != nil {
+		c.rollback()
+	}
+	return err
 }
 
 // begin begins a transaction and checks in it that the process still owns the database. Other programs may read it
@@ -151,10 +181,22 @@ func (c *connection) commit() error {
 	return err
 }
 
+// attempt applies one job of the transaction. An error must have come before its first write, or be followed by a rollback.
+func (c *connection) attempt(apply func(*connection) error) error {
+	err := apply(c)
+	if err != nil {
+		c.counts.drop()
+		return err
+	}
+	c.counts.keep()
+	return nil
+}
+
 // rollback ends the transaction, if there still is one.
 func (c *connection) rollback() {
 	_, _ = c.exec("ROLLBACK") // an error says that the database did it already
 	c.forgetLanes()
+	c.counts.forget()
 }
 
 // save marks the place to which undo goes back; keep gives the mark up.
@@ -171,6 +213,7 @@ func (c *connection) keep() error {
 // undo fails when the mark is not there any more: then the transaction is gone.
 func (c *connection) undo() error {
 	c.forgetLanes()
+	c.counts.drop()
 	if _, err := c.exec("ROLLBACK TO unit"); err != nil {
 		return err
 	}
@@ -215,6 +258,7 @@ func (c *connection) draw(ref event.LaneRef, count int) (lane int64, first event
 	if err != nil {
 		return 0, 0, err
 	}
+	c.counts.drawn(ref.Category, count, l.last == 0)
 	first, l.last = l.last+1, last
 	return l.id, first, nil
 }

@@ -15,10 +15,13 @@ var noContext = context.Background()
 func millis(t time.Time) int64      { return t.UnixMilli() }
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// envelopeColumns are what scanEnvelope reads: of the log as l and its lanes as n.
-const envelopeColumns = `n.category, n.key, n.lane, l.sequence, l.void, l.id, l.type, l.version, l.encoding, l.time,
+// envelopeHead is what scanEnvelope reads, without the data: of the log as l and its lanes as n.
+const envelopeHead = `n.category, n.key, n.lane, l.sequence, l.void, l.id, l.type, l.version, l.encoding, l.time,
 	coalesce(l.stream_kind, ''), coalesce(l.stream_id, ''), coalesce(l.stream_version, 0),
-	coalesce(l.tenant, ''), coalesce(l.correlation, ''), coalesce(l.causation, ''), coalesce(l.trace_parent, ''), coalesce(l.trace_state, ''), l.data`
+	coalesce(l.tenant, ''), coalesce(l.correlation, ''), coalesce(l.causation, ''), coalesce(l.trace_parent, ''), coalesce(l.trace_state, '')`
+
+// envelopeColumns are all that scanEnvelope reads.
+const envelopeColumns = envelopeHead + `, l.data`
 
 // scanEnvelope reads a row that begins with envelopeColumns; what follows them goes into more.
 func scanEnvelope(rows *sql.Rows, storeID string, more ...any) (e event.Envelope, void bool, err error) {

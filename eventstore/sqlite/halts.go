@@ -34,18 +34,18 @@ func halt(ctx context.Context, q queryer, u event.Unit) (*eventstore.Halt, error
 }
 
 // ListHalts implements [eventstore.Halts].
-func (s *Store) ListHalts(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Halt, error) {
+func (s operations) ListHalts(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Halt, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
 	var found []eventstore.Halt
+	where, args := unitsAfter("h", name, after)
 	err := s.read(ctx, func(r *readers) error {
-		return each(ctx, r, selectHalts+` AND (?1 = '' OR h.name = ?1) AND (h.name, h.key) > (?2, ?3) ORDER BY h.name, h.key LIMIT ?4`,
-			[]any{name, after.Name, after.Key, limit}, func(rows *sql.Rows) error {
-				h, err := scanHalt(rows)
-				found = append(found, h)
-				return err
-			})
+		return each(ctx, r, selectHalts+` AND `+where+` ORDER BY h.name, h.key LIMIT ?`, append(args, limit), func(rows *sql.Rows) error {
+			h, err := scanHalt(rows)
+			found = append(found, h)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list halts of %q: %w", name, err)
@@ -53,25 +53,34 @@ func (s *Store) ListHalts(ctx context.Context, name string, after event.Unit, li
 	return found, nil
 }
 
+// deadColumns are what scanDead reads: of dead letters as d and their lanes as n.
+const deadColumns = `d.name, d.key, n.category, n.key, n.lane, d.sequence, d.event_id, d.event_type, d.attempts, d.reason, d.error, d.time`
+
+func scanDead(rows *sql.Rows, more ...any) (d eventstore.Dead, err error) {
+	var ms int64
+	err = rows.Scan(append([]any{&d.Unit.Name, &d.Unit.Key, &d.Lane.Category, &d.Lane.Key, &d.Lane.Lane, &d.Sequence, &d.EventID, &d.Type,
+		&d.Attempts, &d.Reason, &d.Error, &ms}, more...)...)
+	d.Time = fromMillis(ms)
+	return d, err
+}
+
+// selectDead goes by the index on (name, key): the key of a unit is that of its lanes.
+const selectDead = `SELECT ` + deadColumns + ` FROM keyhold_dead d CROSS JOIN keyhold_lanes n ON n.id = d.lane
+	WHERE d.name = ?1 AND d.key >= ?2 AND (d.key, n.category, n.lane, d.sequence) > (?2, ?3, ?4, ?5)
+	ORDER BY d.key, n.category, n.lane, d.sequence LIMIT ?6`
+
 // ListDead implements [eventstore.Halts].
-func (s *Store) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
+func (s operations) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
 	var found []eventstore.Dead
 	err := s.read(ctx, func(r *readers) error {
-		return each(ctx, r, `SELECT d.name, d.key, n.category, n.key, n.lane, d.sequence, d.event_id, d.event_type, d.attempts, d.reason, d.error, d.time
-			FROM keyhold_dead d JOIN keyhold_lanes n ON n.id = d.lane
-			WHERE d.name = ? AND (n.key, n.category, n.lane, d.sequence) > (?, ?, ?, ?) ORDER BY n.key, n.category, n.lane, d.sequence LIMIT ?`,
-			[]any{name, after.Lane.Key, after.Lane.Category, after.Lane.Lane, after.Sequence, limit}, func(rows *sql.Rows) error {
-				var d eventstore.Dead
-				var ms int64
-				err := rows.Scan(&d.Unit.Name, &d.Unit.Key, &d.Lane.Category, &d.Lane.Key, &d.Lane.Lane, &d.Sequence, &d.EventID, &d.Type,
-					&d.Attempts, &d.Reason, &d.Error, &ms)
-				d.Time = fromMillis(ms)
-				found = append(found, d)
-				return err
-			})
+		return each(ctx, r, selectDead, []any{name, after.Lane.Key, after.Lane.Category, after.Lane.Lane, after.Sequence, limit}, func(rows *sql.Rows) error {
+			d, err := scanDead(rows)
+			found = append(found, d)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters of %q: %w", name, err)

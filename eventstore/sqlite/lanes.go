@@ -20,6 +20,7 @@ func (s *Store) Unpassed(ctx context.Context, name, category string, after event
 		return each(ctx, r, `SELECT n.category, n.key, n.lane
 			FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = ?1 AND c.lane = n.id
 			WHERE n.category = ?2 AND (n.category, n.key, n.lane) > (?3, ?4, ?5) AND n.last > coalesce(c.sequence, 0)
+			AND NOT EXISTS (SELECT 1 FROM keyhold_pauses p WHERE p.name = ?1 AND p.key IN ('', n.key))
 			AND NOT EXISTS (SELECT 1 FROM keyhold_halts h LEFT JOIN keyhold_checkpoints p ON p.name = h.name AND p.lane = h.lane
 				WHERE h.name = ?1 AND h.key = n.key AND h.sequence > coalesce(p.sequence, 0))
 			ORDER BY n.category, n.key, n.lane LIMIT ?6`,
@@ -103,6 +104,7 @@ func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, e
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
 			WHERE s.category = n.category AND l.sequence > coalesce(p.sequence, 0))
 		AND NOT EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
+		AND NOT EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)
 		ORDER BY l.time LIMIT ?`, []any{millis(before), limit}, func(rows *sql.Rows) error {
 		var r oldRecord
 		err := rows.Scan(&r.position, &r.lane, &r.sequence, &r.void)
@@ -127,7 +129,8 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	end := first + event.Sequence(limit)
 	if _, err := c.get(`SELECT sequence FROM keyhold_log l WHERE lane = ? AND sequence < ?
 		AND (stream_version IS NOT NULL OR sequence > ? OR time >= ?
-			OR EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)) ORDER BY sequence LIMIT 1`,
+			OR EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
+			OR EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)) ORDER BY sequence LIMIT 1`,
 		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {
 		return 0, first, err
 	}

@@ -42,7 +42,7 @@ func formats(fsys fs.FS) ([]format, error) {
 // migrate brings the database to the newest of the formats known: each in a transaction of its own together with the row
 // that says so. So a crash in between leaves a format that exists, from which the next start goes on.
 func migrate(ctx context.Context, path string, c *connection, known []format, opts eventstore.StartOptions) error {
-	found, err := c.format(ctx)
+	found, err := formatOf(ctx, c.conn)
 	if err != nil {
 		return err
 	}
@@ -65,15 +65,15 @@ func migrate(ctx context.Context, path string, c *connection, known []format, op
 	return nil
 }
 
-// format gives the database's format, 0 when Keyhold was never there. It changes nothing.
-func (c *connection) format(ctx context.Context) (int, error) {
+// formatOf gives the database's format, 0 when Keyhold was never there. It changes nothing.
+func formatOf(ctx context.Context, q rowQueryer) (int, error) {
 	var there bool
-	err := c.conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'keyhold_format')`).Scan(&there)
+	err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'keyhold_format')`).Scan(&there)
 	if err != nil || !there {
 		return 0, err
 	}
 	var found int
-	err = c.conn.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM keyhold_format`).Scan(&found)
+	err = q.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM keyhold_format`).Scan(&found)
 	return found, err
 }
 

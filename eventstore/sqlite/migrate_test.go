@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"modernc.org/sqlite"
+
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -55,18 +57,44 @@ func TestStoreOfEveryEarlierFormatIsMigratedAndKeepsItsID(t *testing.T) {
 	newest := count(t)
 	for earlier := 1; earlier <= newest; earlier++ {
 		path := filepath.Join(t.TempDir(), "store.db")
-		before, notices, err := startWith(t, path, released(t, earlier), eventstore.StartOptions{})
-		if err != nil || len(notices) != 1 || notices[0].What != "database created" || !notices[0].Routine {
-			t.Fatalf("format %d: %v, notices %v", earlier, err, notices)
-		}
+		id := create(t, path, released(t, earlier))
 		after, notices, err := startWith(t, path, migrations, eventstore.StartOptions{})
 		if err != nil || (len(notices) > 0) != (earlier < newest) {
 			t.Fatalf("format %d to %d: %v, notices %v", earlier, newest, err, notices)
 		}
-		if after.StoreID != before.StoreID || after.StartGeneration != before.StartGeneration+1 {
-			t.Errorf("format %d to %d: %+v became %+v", earlier, newest, before, after)
+		if after.StoreID != id || after.StartGeneration != 1 || after.Unclean {
+			t.Errorf("format %d to %d: %+v, the store id was %s", earlier, newest, after, id)
 		}
 	}
+}
+
+// create makes a store of those formats that nobody has started, and gives its id.
+func create(t *testing.T, path string, files fs.FS) (id string) {
+	t.Helper()
+	connector, err := sqlite.NewConnector(writerDSN(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &connection{connector: connector, patience: defaultPatience}
+	known, err := formats(files)
+	if err == nil {
+		err = c.open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notices []eventstore.Notice
+	err = migrate(t.Context(), path, c, known, eventstore.StartOptions{Observe: func(n eventstore.Notice) { notices = append(notices, n) }})
+	if err != nil || len(notices) != 1 || notices[0].What != "database created" || !notices[0].Routine {
+		t.Fatalf("%d formats: %v, notices %v", len(known), err, notices)
+	}
+	if _, err := c.get(`SELECT store_id FROM keyhold_store`, nil, &id); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 func TestMigrationTellsFromWhichFormatToWhich(t *testing.T) {
@@ -115,9 +143,8 @@ func TestWithNoMigrateAnOlderFormatIsRefusedAndLeftAlone(t *testing.T) {
 	var refused *eventstore.FormatError
 	for found := range newest + 1 {
 		if found > 0 {
-			if _, _, err := startWith(t, path, released(t, found), eventstore.StartOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			path = filepath.Join(t.TempDir(), "store.db")
+			create(t, path, released(t, found))
 		}
 		_, notices, err := startWith(t, path, migrations, eventstore.StartOptions{NoMigrate: true})
 		switch {

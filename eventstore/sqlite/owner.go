@@ -45,6 +45,9 @@ func own(ctx context.Context, path string, opts eventstore.StartOptions) (*owner
 	if err := o.wait(ctx, path, opts, func() error { return o.claim.take(path) }); err != nil {
 		return nil, errors.Join(err, o.release())
 	}
+	if err := mark(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("own store %s: %w", path, err), o.release())
+	}
 	if err := o.sign(opts.Node); err != nil {
 		return nil, errors.Join(fmt.Errorf("own store %s: %w", path, err), o.release())
 	}
@@ -88,20 +91,44 @@ func (o *owner) sign(node string) error {
 
 // holder reads who the owner is, as far as the file tells.
 func (o *owner) holder(path string) *eventstore.OwnedError {
-	owned := &eventstore.OwnedError{Path: path}
+	who := signature(o.file)
+	return &eventstore.OwnedError{Path: path, PID: who.PID, Node: who.Node}
+}
+
+// signature reads what sign wrote, as far as it can be made out.
+func signature(file *os.File) (who eventstore.Owner) {
 	const most = 1024
-	text, err := io.ReadAll(io.NewSectionReader(o.file, 0, most))
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, most))
 	if err != nil {
-		return owned
+		return who
 	}
 	pid, node, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
-	if owned.PID, err = strconv.Atoi(pid); err == nil {
-		owned.Node = node
+	if who.PID, err = strconv.Atoi(pid); err == nil {
+		who.Node = node
 	}
-	return owned
+	return who
+}
+
+// holderOf tells who owns the database at path, nil when nobody does. It takes no lock, not for a moment either: a process that
+// starts must not find one that is none of an owner.
+func holderOf(path string) (*eventstore.Owner, error) {
+	file, err := os.Open(path + ".lock")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the owner of store %s: %w", path, err)
+	}
+	defer file.Close()
+	who := signature(file)
+	marked, err := isMarked(file, who.PID)
+	if err != nil || !marked {
+		return nil, err
+	}
+	return &who, nil
 }
 
 // release gives the ownership up.
 func (o *owner) release() error {
-	return errors.Join(o.claim.release(), o.file.Truncate(0), unlock(o.file), o.file.Close())
+	return errors.Join(o.claim.release(), o.file.Truncate(0), unmark(o.file), unlock(o.file), o.file.Close())
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ReadLane implements [eventstore.Records].
-func (s *Store) ReadLane(ctx context.Context, ref event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error) {
+func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (s *Store) ReadLane(ctx context.Context, ref event.LaneRef, after event.Seq
 }
 
 // LaneTail implements [eventstore.Records].
-func (s *Store) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence, error) {
+func (s operations) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence, error) {
 	var last event.Sequence
 	err := s.read(ctx, func(r *readers) error {
 		_, err := get(ctx, r, `SELECT last FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`,
@@ -54,7 +54,7 @@ func (s *Store) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence
 }
 
 // Abandon implements [eventstore.Records].
-func (s *Store) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequence, reason string) error {
+func (s operations) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequence, reason string) error {
 	err := s.change(ctx, "abandon", func(c *connection) error {
 		var lane int64
 		var void bool
@@ -81,7 +81,7 @@ func (s *Store) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequen
 }
 
 // Abandoned implements [eventstore.Records].
-func (s *Store) Abandoned(ctx context.Context, after event.Position, limit int) ([]eventstore.Abandoned, error) {
+func (s operations) Abandoned(ctx context.Context, after event.Position, limit int) ([]eventstore.Abandoned, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // LoadRegistry implements [eventstore.Registry].
-func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error) {
+func (s operations) LoadRegistry(ctx context.Context) (eventstore.Registered, error) {
 	var found eventstore.Registered
 	err := s.read(ctx, func(r *readers) error {
 		return r.snapshot(ctx, func(q queryer) error {
@@ -30,24 +30,10 @@ func loadRegistry(ctx context.Context, q queryer) (r eventstore.Registered, err 
 	if r.Revision, err = revision(ctx, q); err != nil {
 		return r, err
 	}
-	if err := each(ctx, q, `SELECT name, key_field, buckets, commands, store_id FROM keyhold_categories ORDER BY name`, nil, func(rows *sql.Rows) error {
-		var c eventstore.Category
-		err := rows.Scan(&c.Name, &c.KeyField, &c.Buckets, &c.Commands, &c.StoreID)
-		r.Categories = append(r.Categories, c)
-		return err
-	}); err != nil {
+	if r.Categories, err = loadCategories(ctx, q); err != nil {
 		return r, err
 	}
-	if err := each(ctx, q, `SELECT name, kind, types, sequential, since,
-			(SELECT json_group_array(category ORDER BY ordinal) FROM keyhold_subscriptions WHERE handler = name)
-			FROM keyhold_handlers ORDER BY name`, nil, func(rows *sql.Rows) error {
-		var h eventstore.Handler
-		var ms int64
-		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, list{&h.Categories})
-		h.Since = fromMillis(ms)
-		r.Handlers = append(r.Handlers, h)
-		return err
-	}); err != nil {
+	if r.Handlers, err = loadHandlers(ctx, q); err != nil {
 		return r, err
 	}
 	return r, each(ctx, q, `SELECT name, version, encoding, category, fields, descriptor FROM keyhold_types ORDER BY name, version`, nil, func(rows *sql.Rows) error {
@@ -56,6 +42,41 @@ func loadRegistry(ctx context.Context, q queryer) (r eventstore.Registered, err 
 		r.Types = append(r.Types, t)
 		return err
 	})
+}
+
+func loadCategories(ctx context.Context, q queryer) (found []eventstore.Category, err error) {
+	err = each(ctx, q, `SELECT name, key_field, buckets, commands, store_id FROM keyhold_categories ORDER BY name`, nil, func(rows *sql.Rows) error {
+		var c eventstore.Category
+		err := rows.Scan(&c.Name, &c.KeyField, &c.Buckets, &c.Commands, &c.StoreID)
+		found = append(found, c)
+		return err
+	})
+	return found, err
+}
+
+func loadHandlers(ctx context.Context, q queryer) (found []eventstore.Handler, err error) {
+	err = each(ctx, q, `SELECT name, kind, types, sequential, since, seen,
+			(SELECT json_group_array(category ORDER BY ordinal) FROM keyhold_subscriptions WHERE handler = name)
+			FROM keyhold_handlers ORDER BY name`, nil, func(rows *sql.Rows) error {
+		var h eventstore.Handler
+		var ms int64
+		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, list{&h.Categories})
+		h.Since = fromMillis(ms)
+		found = append(found, h)
+		return err
+	})
+	return found, err
+}
+
+// subscribed gives the categories of a handler, in their order.
+func subscribed(ctx context.Context, q queryer, name string) (found []string, err error) {
+	err = each(ctx, q, `SELECT category FROM keyhold_subscriptions WHERE handler = ? ORDER BY ordinal`, []any{name}, func(rows *sql.Rows) error {
+		var category string
+		err := rows.Scan(&category)
+		found = append(found, category)
+		return err
+	})
+	return found, err
 }
 
 func revision(ctx context.Context, q queryer) (n uint64, err error) {
@@ -134,8 +155,8 @@ func (c *connection) saveHandler(h *eventstore.Handler) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since) VALUES (?, ?, ?, ?, ?)`,
-		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since)); err != nil {
+	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since, seen) VALUES (?, ?, ?, ?, ?, ?)`,
+		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), c.generation); err != nil {
 		return err
 	}
 	if _, err := c.exec(`DELETE FROM keyhold_subscriptions WHERE handler = ?`, h.Name); err != nil {
@@ -186,6 +207,7 @@ func (c *connection) startAt(s *eventstore.Start) error {
 		if err := c.setCheckpoint(s.Handler, l.id, l.at, id); err != nil {
 			return err
 		}
+		c.counts.placed(s.Handler, s.Category, int64(l.at))
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type Config struct {
 
 // Store is an [eventstore.Store] in a SQLite file. Make one with [Open] or [New].
 type Store struct {
+	operations
 	config Config
 	opened atomic.Pointer[opened] // nil unless started
 
@@ -51,12 +52,15 @@ func Open(path string) *Store { return New(Config{Path: path}) }
 
 // New makes a store. Nothing is opened before Start, which also reports what is wrong with the config.
 func New(config Config) *Store {
-	return &Store{config: config, formats: migrations, dial: sqlite.NewConnector, tune: func(*writer) {}}
+	s := &Store{config: config, formats: migrations, dial: sqlite.NewConnector, tune: func(*writer) {}}
+	s.operations = operations{s}
+	return s
 }
 
 // opened is what Start opened and Stop closes.
 type opened struct {
 	identity eventstore.Identity
+	node     string
 	owner    *owner
 	writer   *writer
 	readers  *readers
@@ -86,7 +90,7 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	if err != nil {
 		return eventstore.Identity{}, errors.Join(err, owner.release())
 	}
-	o.owner = owner
+	o.owner, o.node = owner, opts.Node
 	s.opened.Store(o)
 	return o.identity, nil
 }
@@ -133,6 +137,9 @@ func (s *Store) open(ctx context.Context, path string, opts eventstore.StartOpti
 	o := new(opened)
 	defer func() {
 		if err != nil {
+			if o.writer != nil {
+				o.writer.leave(!o.writer.unclean) // nothing was in a behavior: what is known of the process before stays known
+			}
 			err = errors.Join(err, o.closeDatabase())
 		}
 	}()
@@ -152,7 +159,7 @@ func (s *Store) open(ctx context.Context, path string, opts eventstore.StartOpti
 		return o, err
 	}
 	o.identity = eventstore.Identity{
-		StoreID: o.writer.storeID, StartGeneration: o.writer.generation,
+		StoreID: o.writer.storeID, StartGeneration: o.writer.generation, Unclean: o.writer.unclean,
 		Capabilities: eventstore.Capabilities{SQL: true, Durable: true},
 	}
 	return o, o.writer.start(ctx)
@@ -203,7 +210,10 @@ func (o *opened) close(ctx context.Context) error {
 	if err := o.writer.stop(ctx); err != nil {
 		return err
 	}
-	o.closed.Do(func() { o.closed.err = errors.Join(o.closeDatabase(), o.owner.release()) })
+	o.closed.Do(func() {
+		o.writer.leave(true)
+		o.closed.err = errors.Join(o.closeDatabase(), o.owner.release())
+	})
 	return o.closed.err
 }
 
@@ -240,7 +250,6 @@ func (s *Store) BeginTx(ctx context.Context, who string) (*eventstore.UserTx, er
 	return eventstore.BeginUserTx(ctx, s, who)
 }
 
-// read runs f with the readers.
 func (s *Store) read(ctx context.Context, f func(*readers) error) error {
 	o := s.opened.Load()
 	if o == nil {
@@ -265,11 +274,18 @@ func (o *opened) isClosing() bool {
 	}
 }
 
-// change runs f in a transaction. f first checks and then writes, and may be called again after a rollback.
 func (s *Store) change(ctx context.Context, who string, f func(*connection) error) error {
 	o := s.opened.Load()
 	if o == nil {
 		return eventstore.ErrClosed
 	}
 	return o.writer.do(ctx, newJob(who, f))
+}
+
+func (s *Store) holder() (*eventstore.Owner, error) {
+	o := s.opened.Load()
+	if o == nil {
+		return nil, eventstore.ErrClosed
+	}
+	return &eventstore.Owner{PID: os.Getpid(), Node: o.node}, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ReadStream implements [eventstore.Streams].
-func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, limit int) ([]event.Envelope, error) {
+func (s operations) ReadStream(ctx context.Context, ref event.Stream, after uint64, limit int) ([]event.Envelope, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, 
 }
 
 // ReadSnapshot implements [eventstore.Streams].
-func (s *Store) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore.Snapshot, error) {
+func (s operations) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore.Snapshot, error) {
 	snapshot := &eventstore.Snapshot{Stream: ref}
 	var found bool
 	err := s.read(ctx, func(r *readers) (err error) {
@@ -51,7 +51,7 @@ func (s *Store) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore
 }
 
 // ReadReply implements [eventstore.Streams].
-func (s *Store) ReadReply(ctx context.Context, ref event.Stream, commandID string) (*eventstore.Reply, error) {
+func (s operations) ReadReply(ctx context.Context, ref event.Stream, commandID string) (*eventstore.Reply, error) {
 	reply := &eventstore.Reply{Stream: ref, CommandID: commandID}
 	var found bool
 	var ms int64
@@ -76,7 +76,7 @@ func (s *Store) ReadReply(ctx context.Context, ref event.Stream, commandID strin
 const scanRun = 4096
 
 // ReadAll implements [eventstore.Streams]. Its positions are those of the log.
-func (s *Store) ReadAll(ctx context.Context, after eventstore.Position, categories []string, limit int) ([]event.Envelope, eventstore.Position, error) {
+func (s operations) ReadAll(ctx context.Context, after eventstore.Position, categories []string, limit int) ([]event.Envelope, eventstore.Position, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, after, err
 	}

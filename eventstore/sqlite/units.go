@@ -56,11 +56,33 @@ func recoverUnits(ctx context.Context, q queryer, asked []eventstore.Ask, found 
 				return err
 			}
 		}
-		if r.Halt, err = halt(ctx, q, a.Unit); err != nil {
+		if err = recoverStanding(ctx, q, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// recoverStanding fills in what is in the way of a unit, and what it set aside.
+func recoverStanding(ctx context.Context, q queryer, r *eventstore.Recovered) error {
+	t, err := lookAt(ctx, q, r.Unit)
+	r.Due = t.due
+	if err == nil && t.halt {
+		r.Halt, err = halt(ctx, q, r.Unit)
+	}
+	if err == nil && t.pause {
+		var whole *eventstore.Pause
+		if r.Pause, whole, err = pauses(ctx, q, r.Unit); r.Pause == nil {
+			r.Pause = whole
+		}
+	}
+	if err == nil && t.parked {
+		r.Parked, err = parkedIn(ctx, q, r.Unit)
+	}
+	if err == nil && t.tried {
+		r.Tried, err = tried(ctx, q, r.Unit)
+	}
+	return err
 }
 
 // generation gives the generation of a unit's row, 0 without one.

@@ -81,6 +81,17 @@ func (w *writer) stop(ctx context.Context) error {
 	return w.loop.Stop(hard)
 }
 
+// leave is the last commit of a process that gives the store up. Where it fails, the next one takes what it finds to be suspect, which costs
+// little: so it is told and nothing more. Nobody is to hear of it who never had the store, or has it no more.
+func (w *writer) leave(clean bool) {
+	if w.generation == 0 {
+		return
+	}
+	if err := w.markClean(clean); err != nil && !errors.Is(err, eventstore.ErrStale) {
+		w.notice(eventstore.Notice{What: "store left unclean", Who: w.path, Error: err})
+	}
+}
+
 // run works until closing, and then through what is queued. ctx ends only for those who hold the connection for too long.
 func (w *writer) run(ctx context.Context) {
 	defer close(w.gone)
@@ -181,7 +192,7 @@ func (w *writer) add(ctx context.Context, g *group, j *job) error {
 	}
 	var err error
 	if g.fixed == 0 {
-		err = j.apply(&w.connection)
+		err = w.attempt(j.apply)
 	} else {
 		err = w.saved(j.apply)
 	}
@@ -202,6 +213,7 @@ func (w *writer) saved(apply func(*connection) error) error {
 		err = w.keep()
 	}
 	if err == nil {
+		w.counts.keep()
 		return nil
 	}
 	if undo := w.undo(); undo != nil {
@@ -213,7 +225,8 @@ func (w *writer) saved(apply func(*connection) error) error {
 // refused reports whether err is one of those that a job's checks find, before the first write.
 func refused(err error) bool {
 	if errors.Is(err, eventstore.ErrVersionConflict) || errors.Is(err, eventstore.ErrCheckpointMoved) ||
-		errors.Is(err, eventstore.ErrStale) || errors.Is(err, eventstore.ErrNotFound) {
+		errors.Is(err, eventstore.ErrStale) || errors.Is(err, eventstore.ErrNotFound) || errors.Is(err, eventstore.ErrAsideMoved) ||
+		errors.Is(err, eventstore.ErrStateMoved) || errors.Is(err, eventstore.ErrInUse) {
 		return true
 	}
 	_, halt := errors.AsType[*eventstore.HaltMovedError](err)
@@ -223,8 +236,14 @@ func refused(err error) bool {
 
 // settle commits a group and answers it.
 func (w *writer) settle(g *group) {
-	if err := w.commit(); err != nil {
+	err := w.writeCounts()
+	if err != nil {
+		w.rollback()
+		err = fmt.Errorf("commit to store %s: %w", w.path, err)
+	} else if err = w.commit(); err != nil {
 		err = w.outcome(err)
+	}
+	if err != nil {
 		for _, j := range g.jobs {
 			j.answer(err) // also those refused: what refused them was never committed
 		}
@@ -270,7 +289,7 @@ func (w *writer) alone(j *job) {
 		j.answer(w.unable(err))
 		return
 	}
-	if err := j.apply(&w.connection); err != nil {
+	if err := w.attempt(j.apply); err != nil {
 		w.rollback()
 		j.answer(err)
 		return
