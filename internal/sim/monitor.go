@@ -96,13 +96,14 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 			m.held = false
 		}
 	case partitions.Lost:
-		m.held = false
+		m.held, m.tried.unclean = false, false
 	case partitions.Hung:
 		m.held = m.held && !(m.inside && m.cfg.Leased)
 	case partitions.AcquireDone:
 		if m.answered("acquire") && in.Outcome == partitions.OK {
 			m.held, m.gen, m.deadline = in.Granted, in.Generation, m.sent.Add(m.cfg.TTL-m.cfg.Margin)
 			m.tried.unclean = in.Granted && in.Unclean
+			m.tried.based = m.tried.based && !m.tried.unclean
 		}
 	case partitions.RecoverDone:
 		if m.answered("recover") && in.Outcome == partitions.OK && len(in.Checkpoints) == len(m.lanes) {
@@ -279,14 +280,17 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 		m.check(m.instance, "passivates no instance")
 	case *partitions.Release:
 		m.ask("release", e.Generation)
+		m.tried.unclean = false
 		m.check(!m.instance, "releases with an instance alive")
 		m.check(!m.tried.hot || m.tried.gaveUp, "releases while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 	case *partitions.Note:
 		switch e.Kind {
 		case partitions.NoteSuspect:
 			m.tried.isSuspect()
-		case partitions.NoteAnew, partitions.NoteLost: // given back now, the unit is clean, which says that nobody died of it
-			m.tried.hot = false
+		case partitions.NoteLost:
+			m.tried.hot, m.tried.serving, m.tried.unclean = false, false, false
+		case partitions.NoteAnew: // given back now, the unit is clean, which says that nobody died of it
+			m.tried.hot, m.tried.serving = false, false
 		}
 	case *partitions.Cancel:
 		m.check(m.inside, "cancels nothing")

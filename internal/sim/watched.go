@@ -84,11 +84,13 @@ func (a *watchedAside) count() int {
 // watchedTried is what a monitor knows of the row about attempts.
 type watchedTried struct {
 	unclean bool             // so says the port, and the store has not been read since
+	based   bool             // base is known
 	suspect bool             // left unclean, and nothing has run
 	base    partitions.Tried // the row when the unit was taken over
 	row     partitions.Tried // Sequence 0 = none
 	asked   partitions.Tried
 	untry   bool // what is outstanding forgets the row
+	serving bool // recovered, and not dropped since
 	hot     bool // the present suspicion is in the row: a crash now is counted
 	gaveUp  bool // on taking it back
 }
@@ -103,22 +105,22 @@ func (t *watchedTried) recovered(in partitions.RecoverDone) {
 		}
 	}
 	switch known := t.is(t.base.Lane, t.base.Sequence); {
-	case t.unclean, known && t.row.Suspicions < t.base.Suspicions:
+	case !t.based, known && t.row.Suspicions < t.base.Suspicions:
 		t.base = t.row
 	case !known:
 		t.base = partitions.Tried{} // what the row says came after the unit was taken over
 	}
 	t.suspect, t.gaveUp = false, false // the first of which a note may change
-	t.hot = t.row.Suspicions > 0
+	t.serving, t.hot = true, t.row.Suspicions > 0
 }
 
 // isSuspect: the machine has noted that the unit was left unclean.
-func (t *watchedTried) isSuspect() { t.unclean, t.suspect, t.hot = false, true, false }
+func (t *watchedTried) isSuspect() { t.unclean, t.based, t.suspect, t.hot = false, true, true, false }
 
 func (t *watchedTried) written(o partitions.Outcome) {
 	if o == partitions.OK {
 		t.row = t.asked
-		t.hot = t.row.Suspicions > 0 && (!t.suspect || !t.is(t.base.Lane, t.base.Sequence) || t.row.Suspicions > t.base.Suspicions)
+		t.hot = t.serving && t.row.Suspicions > 0 && (!t.suspect || !t.is(t.base.Lane, t.base.Sequence) || t.row.Suspicions > t.base.Suspicions)
 	}
 	t.gaveUp = o == partitions.Failed
 }
