@@ -18,7 +18,7 @@ func TestAnOrderIsPlaced(t *testing.T) {
 	t.Parallel()
 	keyholdtest.Entity(t, orders.Order, "o-1").
 		When(&orders.PlaceOrder{ClientID: "c-1", Cents: 4200}).
-		ThenEvents(orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Cents: 4200}).
+		ThenEvents(orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Total: orders.Euros(4200)}).
 		ThenReply(&orders.Done{})
 }
 
@@ -26,7 +26,7 @@ func TestAPaidOrderIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	keyholdtest.Entity(t, orders.Order, "o-1").
 		Given(
-			orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Cents: 4200},
+			orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Total: orders.Euros(4200)},
 			orders.OrderPaid{OrderID: "o-1", ClientID: "c-1", PaymentID: "p-1"},
 		).
 		When(&orders.CancelOrder{}).
@@ -36,7 +36,7 @@ func TestAPaidOrderIsNotTakenBack(t *testing.T) {
 
 func TestWhatTheBusinessSaysNoTo(t *testing.T) {
 	t.Parallel()
-	placed := orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Cents: 4200}
+	placed := orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Total: orders.Euros(4200)}
 	paid := orders.OrderPaid{OrderID: "o-1", ClientID: "c-1", PaymentID: "p-1"}
 	for name, c := range map[string]struct {
 		given   []any
@@ -89,8 +89,8 @@ func TestAnOrderIsShippedOnceHoweverACommitFails(t *testing.T) {
 				keyholdtest.Handler(k, orders.Shipping(&carrier{})).
 					FailCommit(fault, 1).
 					Given(
-						orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Cents: 4200},
-						orders.OrderPlaced{OrderID: "o-2", ClientID: "c-1", Cents: 1300},
+						orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Total: orders.Euros(4200)},
+						orders.OrderPlaced{OrderID: "o-2", ClientID: "c-1", Total: orders.Euros(1300)},
 					).
 					ThenRows(`SELECT order_id, cents FROM shipments ORDER BY id`, []any{"o-1", 490}, []any{"o-2", 490}).
 					ThenAttempts(attempts)
@@ -106,7 +106,7 @@ func TestAnOrderThatTheCarrierRefusesHaltsItsClientUntilSomebodyResumesIt(t *tes
 		c := &carrier{}
 		c.does(func(string) (int64, error) { return 0, errors.New("no such address") })
 		shipping := keyholdtest.Handler(k, orders.Shipping(c))
-		shipping.Given(orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Cents: 4200}).
+		shipping.Given(orders.OrderPlaced{OrderID: "o-1", ClientID: "c-1", Total: orders.Euros(4200)}).
 			ThenAttempts(4).
 			ThenHalted("c-1", "no such address").
 			ThenRows(`SELECT order_id FROM shipments`)

@@ -22,7 +22,7 @@ type clients struct{}
 func (clients) placed(ctx keyhold.Context, e OrderPlaced) error {
 	_, err := ctx.Tx().ExecContext(ctx, `
 		INSERT INTO orders_per_client (client_id, orders, paid, cents) VALUES ($1, 1, 0, $2)
-		ON CONFLICT (client_id) DO UPDATE SET orders = orders + 1, cents = cents + excluded.cents`, e.ClientID, e.Cents)
+		ON CONFLICT (client_id) DO UPDATE SET orders = orders + 1, cents = cents + excluded.cents`, e.ClientID, e.Total.Minor)
 	return err
 }
 

@@ -46,7 +46,7 @@ func place(c keyhold.Command, o order, in *PlaceOrder) (*Done, error) {
 	case in.Cents <= 0:
 		return nil, keyhold.Reject("order %s is about %d cents: it must be about some money", c.ID(), in.Cents)
 	}
-	c.Emit(OrderPlaced{OrderID: c.ID(), ClientID: in.ClientID, Cents: in.Cents})
+	c.Emit(OrderPlaced{OrderID: c.ID(), ClientID: in.ClientID, Total: Euros(in.Cents)})
 	return &Done{}, nil
 }
 
@@ -79,7 +79,7 @@ func get(q keyhold.Query, o order, _ *GetOrder) (*View, error) {
 // The fold says what an event has made of the state. It cannot say no: what it is given has happened.
 
 func (o order) placed(e OrderPlaced) order {
-	return order{ClientID: e.ClientID, Cents: e.Cents, Status: Placed}
+	return order{ClientID: e.ClientID, Cents: e.Total.Minor, Status: Placed}
 }
 
 func (o order) paid(OrderPaid) order {
