@@ -113,7 +113,7 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 			}
 			if in.Raised || !m.cfg.Leased {
 				m.aside.recovered(in)
-				m.tried.recovered(in)
+				m.tried.recovered(in, m.held)
 			}
 		}
 	case partitions.FetchDone:

@@ -95,7 +95,7 @@ type watchedTried struct {
 	gaveUp  bool // on taking it back
 }
 
-func (t *watchedTried) recovered(in partitions.RecoverDone) {
+func (t *watchedTried) recovered(in partitions.RecoverDone, held bool) {
 	t.row = partitions.Tried{}
 	if in.Tried != nil {
 		for _, p := range in.Checkpoints {
@@ -111,7 +111,7 @@ func (t *watchedTried) recovered(in partitions.RecoverDone) {
 		t.base = partitions.Tried{} // what the row says came after the unit was taken over
 	}
 	t.suspect, t.gaveUp = false, false // the first of which a note may change
-	t.serving, t.hot = true, t.row.Suspicions > 0
+	t.serving, t.hot = held, held && t.row.Suspicions > 0
 }
 
 // isSuspect: the machine has noted that the unit was left unclean.
