@@ -112,5 +112,5 @@ func (e *FormatError) Error() string {
 	if e.Found > e.Known {
 		return fmt.Sprintf("store %s has format %d, this program knows up to %d: run the newer program, or restore a backup made before it first ran", e.Path, e.Found, e.Known)
 	}
-	return fmt.Sprintf("store %s has format %d, this program needs %d: migrate it, or leave AutoMigrate on", e.Path, e.Found, e.Known)
+	return fmt.Sprintf("store %s has format %d, this program needs %d: run `keyhold migrate up`, or leave AutoMigrate on", e.Path, e.Found, e.Known)
 }
