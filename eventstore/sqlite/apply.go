@@ -25,6 +25,9 @@ func (c *connection) apply(changes *eventstore.Changes) (eventstore.Committed, e
 	if err := c.writeCheckpoints(changes); err != nil {
 		return eventstore.Committed{}, err
 	}
+	if err := c.writeStep(changes.Projection); err != nil {
+		return eventstore.Committed{}, err
+	}
 	return c.writeEvents(changes)
 }
 
@@ -51,9 +54,12 @@ func (c *connection) check(changes *eventstore.Changes) error {
 		return err
 	}
 	if changes.Settle != nil {
-		return c.checkSettle(changes.Fence.Unit, changes.Settle)
+		if err := c.checkSettle(changes.Fence.Unit, changes.Settle); err != nil {
+			return err
+		}
 	}
-	return nil
+	_, _, err := c.checkStep(changes.Projection)
+	return err
 }
 
 func (c *connection) checkFence(f eventstore.Fence) error {

@@ -26,6 +26,7 @@ type Attached struct {
 	why     error            // nothing can be written; nil otherwise
 	frozen  bool             // the file is read as one that nobody changes
 	closed  chan struct{}
+	detach  func() error // after everything is closed
 }
 
 var _ eventstore.Operations = (*Attached)(nil)
@@ -45,28 +46,30 @@ func Attach(ctx context.Context, path string) (*Attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := isFile(resolved); err != nil {
+	info, err := isFile(resolved)
+	if err != nil {
 		return nil, err
 	}
-	a := &Attached{path: resolved, turn: make(chan *connection, 1), closed: make(chan struct{})}
+	a := &Attached{path: resolved, turn: make(chan *connection, 1), closed: make(chan struct{}), detach: attached(info)}
 	a.operations = operations{a}
 	if err := a.open(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, a.detach())
 	}
 	return a, nil
 }
 
 // isFile reports a path at which there is no database.
-func isFile(path string) error {
+func isFile(path string) (os.FileInfo, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("store %s is not there: check the path, or start the application, which makes it", path)
+		return nil, fmt.Errorf("store %s is not there: check the path, or start the application, which makes it", path)
 	case err != nil:
-		return fmt.Errorf("store %s cannot be opened: %w", path, err)
+		return nil, fmt.Errorf("store %s cannot be opened: %w", path, err)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("store %s is no file: give the path of the database", path)
+		return nil, fmt.Errorf("store %s is no file: give the path of the database", path)
+	default:
+		return info, nil
 	}
-	return nil
 }
 
 func (a *Attached) open(ctx context.Context) error {
@@ -187,7 +190,7 @@ func (a *Attached) Close() error {
 		return nil
 	case c := <-a.turn:
 		close(a.closed)
-		return errors.Join(a.readers.db.Close(), c.close())
+		return errors.Join(a.readers.db.Close(), c.close(), a.detach())
 	}
 }
 

@@ -15,10 +15,45 @@ import (
 // opened only where no other store of this process has it, which is what claims tells, and it is closed when SQLite has.
 type claim struct{ file *os.File }
 
-// claims are the databases that the stores of this process have open, or are about to.
+// claims are the databases that the stores of this process have open, or are about to, and those that operators have attached to. A
+// store that ends before an operator leaves the file to them to close.
 var claims struct {
 	sync.Mutex
-	taken []os.FileInfo
+	taken    []os.FileInfo
+	attached []os.FileInfo // once for each
+	left     []*os.File
+}
+
+// attached notes that this process has the database open for an operator, until detach is called after SQLite has closed it.
+func attached(info os.FileInfo) (detach func() error) {
+	claims.Lock()
+	defer claims.Unlock()
+	claims.attached = append(claims.attached, info)
+	return func() error {
+		claims.Lock()
+		defer claims.Unlock()
+		at := slices.IndexFunc(claims.attached, func(t os.FileInfo) bool { return os.SameFile(t, info) })
+		claims.attached = slices.Delete(claims.attached, at, at+1)
+		return closeLeft(info)
+	}
+}
+
+// closeLeft closes what was left of a database that nothing of this process has open any more.
+func closeLeft(info os.FileInfo) error {
+	same := func(t os.FileInfo) bool { return os.SameFile(t, info) }
+	if slices.ContainsFunc(claims.attached, same) || slices.ContainsFunc(claims.taken, same) {
+		return nil
+	}
+	var errs []error
+	claims.left = slices.DeleteFunc(claims.left, func(f *os.File) bool {
+		left, err := f.Stat()
+		if err == nil && !same(left) {
+			return false
+		}
+		errs = append(errs, err, f.Close())
+		return true
+	})
+	return errors.Join(errs...)
 }
 
 // take tries once. The file is made where it is not there; SQLite takes an empty one for a new database.
@@ -66,5 +101,10 @@ func (c *claim) release() error {
 		claims.taken = slices.DeleteFunc(claims.taken, func(t os.FileInfo) bool { return os.SameFile(t, info) })
 	}
 	// Not by Close alone: a process that is being forked has the descriptor for a moment, too.
-	return errors.Join(err, unlock(c.file), c.file.Close())
+	unlocked := unlock(c.file)
+	if err != nil {
+		return errors.Join(err, unlocked, c.file.Close())
+	}
+	claims.left = append(claims.left, c.file)
+	return errors.Join(unlocked, closeLeft(info))
 }

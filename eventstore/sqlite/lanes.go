@@ -105,6 +105,7 @@ func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, e
 			WHERE s.category = n.category AND l.sequence > coalesce(p.sequence, 0))
 		AND NOT EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 		AND NOT EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)
+		AND (l.void OR l.position <= `+projectionFloor+`)
 		ORDER BY l.time LIMIT ?`, []any{millis(before), limit}, func(rows *sql.Rows) error {
 		var r oldRecord
 		err := rows.Scan(&r.position, &r.lane, &r.sequence, &r.void)
@@ -127,8 +128,8 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 		return 0, 0, err
 	}
 	end := first + event.Sequence(limit)
-	if _, err := c.get(`SELECT sequence FROM keyhold_log l WHERE lane = ? AND sequence < ?
-		AND (stream_version IS NOT NULL OR sequence > ? OR time >= ?
+	if _, err := c.get(`SELECT sequence FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane WHERE l.lane = ? AND sequence < ?
+		AND (stream_version IS NOT NULL OR (void = 0 AND position > `+projectionFloor+`) OR sequence > ? OR time >= ?
 			OR EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 			OR EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)) ORDER BY sequence LIMIT 1`,
 		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {

@@ -39,7 +39,8 @@ func MigrationStatus(ctx context.Context, path string) (found, known int, pendin
 
 // formatAt reads the format of the file at a path.
 func formatAt(ctx context.Context, path string) (found int, err error) {
-	switch info, err := os.Stat(path); {
+	info, err := os.Stat(path)
+	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return 0, nil
 	case err != nil:
@@ -47,6 +48,8 @@ func formatAt(ctx context.Context, path string) (found int, err error) {
 	case info.Size() == 0:
 		return 0, nil
 	}
+	detach := attached(info)
+	defer func() { err = errors.Join(err, detach()) }()
 	a := Attached{path: path}
 	dsns := []string{readerDSN(path)}
 	if !a.logged() {
