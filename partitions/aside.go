@@ -136,6 +136,6 @@ func (m *Machine) settleAsideDone(in SettleAsideDone) {
 		}
 		// What is parked behind it waits with it. Dead letters do not.
 		m.asideTry = asideTry{}
-		m.asides = slices.DeleteFunc(m.asides, func(a Aside) bool { return !a.Dead })
+		m.asides = slices.DeleteFunc(slices.Clone(m.asides), func(a Aside) bool { return !a.Dead })
 	}
 }

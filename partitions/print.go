@@ -178,7 +178,10 @@ func (e *Idle) String() string {
 }
 
 func (f *Failure) String() string {
-	s := fmt.Sprintf("%s %s", place(f.Lane, f.Sequence), f.Reason)
+	s := place(f.Lane, f.Sequence) + " "
+	if s += f.Reason; f.Reason == "" {
+		s += "behind"
+	}
 	switch {
 	case f.Attempts == 1:
 		s += " after 1 attempt"

@@ -106,10 +106,11 @@ type told struct {
 func drawWorld(t *rapid.T) *anyWorld {
 	cfg := partitions.Config{
 		Asks:      rapid.Bool().Draw(t, "asks"),
-		Policy:    partitions.Policy(rapid.IntRange(0, 1).Draw(t, "policy")),
+		Policy:    partitions.Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
 		Attempts:  rapid.IntRange(1, 3).Draw(t, "attempts"),
 		ReadAhead: rapid.IntRange(1, 4).Draw(t, "read-ahead"),
 		PassedMax: rapid.IntRange(1, 4).Draw(t, "passed-max"),
+		MaxParked: rapid.IntRange(1, 4).Draw(t, "max-parked"), MaxCrashes: rapid.IntRange(1, 2).Draw(t, "max-crashes"),
 		Handling: func(e *event.Envelope) partitions.Handling {
 			switch e.Type {
 			case "ignored":
@@ -126,7 +127,7 @@ func drawWorld(t *rapid.T) *anyWorld {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w := &anyWorld{cfg: &cfg, lanes: []event.LaneRef{lane("order"), lane("order/backfill")}, now: 1,
+	w := &anyWorld{cfg: &cfg, lanes: []event.LaneRef{lane("order"), lane("order/backfill"), lane("payment")}, now: 1,
 		types: make(map[event.Position]string), seen: make(map[string]bool)}
 	w.m = sim.NewMonitor(w.cfg, event.Unit{Name: "shipping", Key: "a"}, w.lanes)
 	return w
@@ -196,7 +197,7 @@ func (w *anyWorld) answer(t *rapid.T, o partitions.Outcome) {
 func (w *anyWorld) drawAnswer(t *rapid.T, asked string, o partitions.Outcome) partitions.Input {
 	err := errors.New("it went wrong")
 	if asked == "stray" {
-		names := []string{"acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "commit passed", "passivate", "release"}
+		names := []string{"acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "commit passed", "passivate", "release"}
 		asked = rapid.SampledFrom(names).Filter(func(s string) bool { return s != w.m.Asked() }).Draw(t, "stray")
 	}
 	switch asked {
@@ -227,6 +228,14 @@ func (w *anyWorld) drawAnswer(t *rapid.T, asked string, o partitions.Outcome) pa
 		return partitions.WriteHaltDone{Outcome: o, Err: err}
 	case "write dead":
 		return partitions.WriteDeadDone{Outcome: o, Err: err}
+	case "write parked":
+		return partitions.WriteParkedDone{Outcome: o, Err: err}
+	case "write tried":
+		return partitions.WriteTriedDone{Outcome: o, Err: err}
+	case "fetch aside":
+		return partitions.FetchAsideDone{Outcome: o, Err: err, Entries: w.drawAsides(t)}
+	case "settle aside":
+		return partitions.SettleAsideDone{Outcome: o, Err: err}
 	case "commit passed":
 		return partitions.CommitPassedDone{Outcome: o, Err: err}
 	case "passivate":
@@ -249,7 +258,32 @@ func (w *anyWorld) drawRecovery(t *rapid.T, o partitions.Outcome) partitions.Inp
 	case 1:
 		in.Paused = true
 	}
+	if in.Due = rapid.IntRange(0, 2).Draw(t, "due") == 0; in.Due || rapid.IntRange(0, 3).Draw(t, "parking") == 0 {
+		for _, c := range []string{"order", "payment"} {
+			if n := rapid.IntRange(0, 3).Draw(t, "parked"); n > 0 {
+				in.Parked = append(in.Parked, partitions.Parked{Category: c, Count: n})
+			}
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "tried") == 0 {
+		i := rapid.IntRange(0, len(w.lanes)-1).Draw(t, "tried lane")
+		in.Tried = &partitions.Tried{Lane: w.lanes[i], Sequence: event.Sequence(rapid.IntRange(1, 6).Draw(t, "tried at")), Attempts: rapid.IntRange(0, 3).Draw(t, "tried times")}
+		in.Tried.Suspicions = rapid.IntRange(0, 3).Draw(t, "suspicions")
+		in.Tried.Alone = rapid.IntRange(0, in.Tried.Suspicions).Draw(t, "alone")
+	}
 	return in
+}
+
+// drawAsides draws what is due, of any category.
+func (w *anyWorld) drawAsides(t *rapid.T) []partitions.Aside {
+	var all []partitions.Aside
+	for range rapid.IntRange(0, 3).Draw(t, "asides") {
+		a := partitions.Aside{AsideRef: partitions.AsideRef{Dead: rapid.Bool().Draw(t, "dead"), Lane: rapid.SampledFrom(w.lanes).Draw(t, "aside of"), Sequence: event.Sequence(len(all) + 1)}}
+		kind := rapid.SampledFrom([]string{"placed", "placed", "placed", "ignored", "", "newer"}).Draw(t, "type")
+		a.Entry = event.Envelope{Type: kind, Category: a.Lane.Category, Key: a.Lane.Key, Lane: a.Lane.Lane, Sequence: a.Sequence}
+		all = append(all, a)
+	}
+	return all
 }
 
 // drawEntries draws entries that mostly go on from where the lanes are, and sometimes from anywhere.
@@ -298,6 +332,8 @@ func (w *anyWorld) untilCalm(t *rapid.T, done func() bool) {
 			w.more(t, partitions.RecoverDone{Raised: true, Checkpoints: make([]event.Position, len(w.lanes))})
 		case "fetch":
 			w.more(t, partitions.FetchDone{})
+		case "fetch aside":
+			w.more(t, partitions.FetchAsideDone{})
 		default:
 			w.more(t, w.drawAnswer(t, asked, partitions.OK))
 		}

@@ -3,6 +3,7 @@ package partitions
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -238,7 +239,7 @@ func (m *Machine) recoverDone(in RecoverDone) {
 		l.durable, l.durableID, l.at, l.id = p.Sequence, p.EventID, p.Sequence, p.EventID
 	}
 	m.reack = m.cfg.Leased // the group may be anywhere
-	m.parked, m.due = in.Parked, in.Due
+	m.parked, m.due = slices.Clone(in.Parked), in.Due
 	m.recoverTried(in.Tried)
 	if m.suspect {
 		m.note(Note{Kind: NoteSuspect})
