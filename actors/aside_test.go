@@ -356,15 +356,72 @@ func TestAnEventSetAsideIsAppliedOnceWhateverItsCommitAnswers(t *testing.T) {
 				synctest.Wait()
 				m.mend(1)
 				b.act(t, eventstore.ActRetry, ledgerC, event.Position{Lane: lane("c"), Sequence: 1})
-				if name == "it happened" { // the machine that saw the last one go is another
-					b.saw.anew.Wait(t)
-				}
+				b.saw.anew.Wait(t) // it is not the event's fault
 				b.saw.unparked.Wait(t)
 				b.publish(t, amounts(4, 4)...)
 				b.applied(t, 4)
 				b.same(t, "effects", audited(1, 2, 3, 4), b.effects(t, "c"))
 				if times.Load() == 0 {
 					t.Error("nothing failed")
+				}
+			})
+		})
+	}
+}
+
+// A behavior that does nothing has nothing to commit but that.
+func TestAnEventSetAsideIsThroughAlsoWhereItHasNoEffect(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	h := ledgers(func(*ledger, actors.Context, Deposited) error {
+		if broken.Load() {
+			return actors.Poison(errors.New("broken"))
+		}
+		return nil
+	})
+	h.OnPoison = actors.ParkSequence
+	b := setup(t, []actors.Definition{h})
+	b.registered(t, h)
+	b.publish(t, amounts(1, 1)...)
+	b.saw.parked.Wait(t)
+	broken.Store(false)
+	b.act(t, eventstore.ActRetry, ledgerC, event.Position{Lane: lane("c"), Sequence: 1})
+	b.saw.unparked.Wait(t)
+	b.same(t, "parked", []string(nil), b.parked(t, ledgerC))
+}
+
+// What is known of attempts goes with the commit that deals with the event, whichever that is.
+func TestAttemptsAreForgottenWithTheEvent(t *testing.T) {
+	t.Parallel()
+	for _, poison := range []actors.Policy{actors.Halt, actors.Release, actors.ParkSequence, 0} {
+		t.Run(poison.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				forgotten := 0
+				h := ledgers(func(_ *ledger, c actors.Context, e Deposited) error {
+					if poison != 0 || c.Meta().Attempt == 1 {
+						return errors.New("broken")
+					}
+					return nil
+				})
+				h.OnPoison, h.Retry = poison, actors.RetryPolicy{Attempts: 2, Min: time.Millisecond}
+				b := setupOn(t, memory.Open(), func(op faulty.Op) faulty.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					if op.Changes != nil && op.Changes.Untry {
+						forgotten++
+					}
+					return faulty.Fault{}
+				}, []actors.Definition{h})
+				b.publish(t, amounts(1, 1)...)
+				synctest.Wait()
+				<-pause(t, time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				if forgotten != 1 {
+					t.Errorf("%d commits forget attempts, want 1", forgotten)
 				}
 			})
 		})
