@@ -28,6 +28,7 @@ type Store interface {
 	Lanes
 	Registry
 	Operations
+	ProjectionBuilds
 }
 
 // Operations is a store as an operator needs it: read it, and act on what is stopped. It works beside the process that owns the store.
@@ -39,6 +40,7 @@ type Operations interface {
 	Acts
 	Jobs
 	Overviews
+	Projections
 	// LoadRegistry is that of [Registry].
 	LoadRegistry(ctx context.Context) (Registered, error)
 }

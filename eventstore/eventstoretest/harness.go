@@ -56,6 +56,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Overview", overviews},
 		{"Partitions", partitions},
 		{"Unit state", unitStates},
+		{"Projections", projections},
+		{"Projections with SQL", projectionSQL},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

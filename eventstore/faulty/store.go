@@ -14,6 +14,7 @@ import (
 // Store is an [eventstore.Store] that fails by plan.
 type Store struct {
 	eventstore.Operations // of the store behind; those that are not below never fail by plan
+	eventstore.ProjectionBuilds
 
 	inner eventstore.Store
 
@@ -28,7 +29,7 @@ var _ eventstore.Store = (*Store)(nil)
 
 // Wrap puts a plan before a store; nil plans nothing.
 func Wrap(inner eventstore.Store, plan Plan) *Store {
-	s := &Store{Operations: inner, inner: inner}
+	s := &Store{Operations: inner, ProjectionBuilds: inner, inner: inner}
 	s.mu.calls = make(map[Call]int)
 	s.SetPlan(plan)
 	return s
