@@ -122,16 +122,17 @@ var unitJobs = []check{
 	{"what stopped after the start of a job is not taken, and one that stops again is not taken twice", func(f *fixture) {
 		f.register([]string{"shipping", "order"})
 		h := f.haltNext(shipping, orders, 1)
-		other := event.Unit{Name: "shipping", Key: "b"}
-		f.publish(f.events("order", "b", 1)...)
+		f.haltNext(event.Unit{Name: "shipping", Key: "b"}, lane("order", "b"), 1)
+		other := event.Unit{Name: "shipping", Key: "c"}
+		f.publish(f.events("order", "c", 1)...)
 		j := f.startJob(eventstore.JobRetry, ofShipping)
 		f.stepJob(j.ID, 1)
 		f.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: shipping}, Halt: &h}) // at the same time as before
-		late := f.halt(other, lane("order", "b"), 1)
+		late := f.halt(other, lane("order", "c"), 1)
 		late.Since = j.Began.Add(time.Second)
 		f.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: other}, Halt: &late})
-		f.progress("job", f.finish(j.ID), progress{eventstore.JobDone, 1, 1, 1, 0})
-		f.same("halts", len(f.listHalts("", event.Unit{}, 10)), 2)
+		f.progress("job", f.finish(j.ID), progress{eventstore.JobDone, 2, 2, 2, 0})
+		f.same("halts", f.listHalts("", event.Unit{}, 10), []eventstore.Halt{h, late})
 	}},
 	{"a unit on which a job cannot act counts as failed, and keeps its halt", func(f *fixture) {
 		f.register([]string{"shipping", "order"})
