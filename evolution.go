@@ -75,7 +75,7 @@ func (r *registrar) meet(t eventstore.Type, read bool, before map[string]eventst
 	switch {
 	case len(stuck) > 0:
 		r.addf("type %q version %d: the store may have some in category %q, and this program has no use for them, which %s would meet: "+
-			"add a keyhold.Upcast from its Go type, or keyhold.UpcastJSON(%[1]q, %[2]d, ...), or keep the Go type and its cases",
+			"add a keyhold.Upcast from its Go type, or keyhold.UpcastJSON(%[1]q, %[2]d, ...), or keep its Go type and a case for it",
 			t.Name, t.Version, t.Category, strings.Join(stuck, " and "))
 	case newer && !read:
 		r.warnf("type %q version %d: this program handles it nowhere, and the store may have some in category %q: an entity or a handler that meets one "+

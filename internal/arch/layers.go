@@ -82,6 +82,7 @@ var layers = []row{
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "transport", "transport/inline", "transport/local", "cmd/keyhold/command"}},
 	{path: "examples/orders/demo", layer: harness, why: "kills the example's processes and counts; nothing that an application would copy, so it may use what is internal",
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/sqlite/...", "transport/local", "examples/orders/...", "internal/lifecycle"}},
+	{path: "docs/guide", layer: harness, why: "the samples of the guide, so that each is compiled and run"},
 	{path: "guarantees", layer: harness, why: "black-box tests of what Keyhold promises, over processes killed in the middle of their work"},
 	{path: "cmd/keyhold", layer: programs, why: "the operator's command as a program", uses: []string{"cmd/keyhold/command"}},
 }
