@@ -5,17 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keyhold/keyhold/admin"
 )
 
-const (
-	patience = 500 * time.Millisecond // how long a shell waits for completions
-	offered  = 200                    // how many it gets
-)
+// offered is how many completions a shell gets at most.
+const offered = 200
 
 // source gives what an argument may be, after those given before it. What is not fit for a command line is left out later.
 type source func(ctx context.Context, d *admin.Desk, before []string) ([]cobra.Completion, error)
@@ -53,7 +50,7 @@ func (s *setting) offer(c *cobra.Command, from source, args []string, typed stri
 	if parent == nil {
 		parent = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(parent, patience)
+	ctx, cancel := context.WithTimeout(parent, s.env.patience)
 	defer cancel()
 	store, closer, err := s.attach(ctx)
 	if err != nil {

@@ -206,6 +206,7 @@ func setupEmpty(t *testing.T) *desktop {
 		now:      func() time.Time { return night },
 		getenv:   func(name string) string { return d.vars[name] },
 		login:    func() string { return "ada" },
+		patience: time.Minute,
 		terminal: func(stream any) terminal { return d.terminal[stream] },
 		tick:     func(time.Duration) (<-chan time.Time, func()) { return make(chan time.Time), func() {} },
 	}

@@ -70,7 +70,7 @@ func (s *setting) migrateUp() *cobra.Command {
 			done, err := s.migrations().Up(ctx)
 			if err != nil {
 				if len(done) > 0 {
-					err = fmt.Errorf("%s were taken, the next was not: %w", amount(len(done), "step"), err)
+					err = fmt.Errorf("%s taken, then: %w", amount(len(done), "step"), err)
 				}
 				return err
 			}

@@ -41,6 +41,7 @@ type environment struct {
 	login    func() string // name of the person at the system
 	terminal func(stream any) terminal
 	tick     func(d time.Duration) (ticks <-chan time.Time, stop func())
+	patience time.Duration // of a shell that waits for completions
 }
 
 func system() environment {
@@ -54,6 +55,7 @@ func system() environment {
 			return ""
 		},
 		terminal: lookAt,
+		patience: 500 * time.Millisecond,
 		tick: func(d time.Duration) (<-chan time.Time, func()) {
 			t := time.NewTicker(d)
 			return t.C, t.Stop

@@ -36,7 +36,11 @@ func (v unitView) draw(p *page) {
 	if t := v.Tried; t != nil && v.Halt == nil {
 		f.add("failed at", t.At.String()+", "+t.Type+", "+amount(t.Attempts, "attempt"))
 		f.add("last", p.when(t.Last))
-		f.add("next", p.when(t.Again))
+		next := p.when(t.Again)
+		if !t.Again.IsZero() && !t.Again.After(p.now) {
+			next = "now"
+		}
+		f.add("next", next)
 		f.add("error", t.Error)
 	}
 	if t := v.Tried; t != nil && t.Suspicions > 0 {

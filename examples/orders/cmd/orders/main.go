@@ -1,11 +1,10 @@
 // Command orders is the shop as an HTTP server on one SQLite file. A program without a server of its own calls keyhold.Main
-// and needs none of the lines about signals.
+// and needs none of the lines about signals. Its command admin is Keyhold's, for whoever operates the shop: orders admin status.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,30 +13,46 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/keyhold/keyhold"
+	operator "github.com/keyhold/keyhold/cmd/keyhold/command"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/examples/orders"
 	"github.com/keyhold/keyhold/transport/local"
 )
 
 func main() {
-	db := flag.String("db", "orders.db", "database file; it is made when it is not there")
-	listen := flag.String("listen", "127.0.0.1:8080", "address of the HTTP server")
-	flag.Parse()
-	if err := run(*db, *listen); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := operator.Execute(ctx, program())
+	release()
+	os.Exit(code)
 }
 
-func run(db, listen string) (err error) {
+const database = "orders.db"
+
+func program() *cobra.Command {
+	var db, listen string
+	c := &cobra.Command{
+		Use:   "orders",
+		Short: "Run the shop",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return run(c.Context(), db, listen) },
+
+		SilenceUsage: true,
+	}
+	c.Flags().StringVar(&db, "db", database, "database file; it is made when it is not there")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address of the HTTP server")
+	c.AddCommand(operator.New(operator.Options{Name: "admin", DB: database}))
+	return c
+}
+
+func run(ctx context.Context, db, listen string) (err error) {
 	store := sqlite.New(sqlite.Config{Path: db, Setup: orders.CreateTables})
 	app := keyhold.New(keyhold.Config{Name: "orders", Store: store, Transport: local.New()})
 	carrier := orders.FlatRate{Cents: 490, Takes: 20 * time.Millisecond}
 	app.Register(orders.Order, orders.Payment, orders.Settlement, orders.Shipping(carrier), orders.Clients)
 
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer release()
 	if err := app.Start(ctx); err != nil {
 		return err
 	}
