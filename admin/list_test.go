@@ -72,7 +72,9 @@ func TestListsArePagedAndInOrder(t *testing.T) {
 		}, func(p admin.Pause) string { return "[" + p.Key + "]" }), "[] [ada] [cyd]")
 		of("partitions", pages(b, func(cursor string, limit int) (admin.Page[admin.Partition], error) {
 			return b.desk.Partitions(ctx, admin.PartitionQuery{Category: "order", Cursor: cursor, Limit: limit})
-		}, func(p admin.Partition) string { return p.Handler[:1] + "/" + p.Key + ":" + p.Status + fmt.Sprint(p.Lag) }),
+		}, func(p admin.Partition) string {
+			return p.Handler[:1] + "/" + p.Key + ":" + p.Status + fmt.Sprint(p.Lag)
+		}),
 			"b/ada:parking0 b/bob:parking0 b/cyd:parking0 b/dan:parking0 b/eve:parking0 s/ada:halted1 s/bob:halted1 s/cyd:halted1 s/dan:halted1 s/eve:halted1")
 		of("halted partitions", pages(b, func(cursor string, limit int) (admin.Page[admin.Partition], error) {
 			return b.desk.Partitions(ctx, admin.PartitionQuery{Handler: "shipping", Status: "halted", Cursor: cursor, Limit: limit})
