@@ -27,7 +27,7 @@
 // anew ([Kit.Restart]).
 //
 // A test need not ask for what nobody wants. It fails by itself for an error of a command that it did not expect, for a key that is
-// halted, an event set aside, a fold that changes what it is given or depends on more than its arguments, a command that changes the
+// halted, an event set aside or parked, a fold that changes what it is given or depends on more than its arguments, a command that changes the
 // state without an event, a state that would not survive being stored.
 //
 // It does not test what needs several things at once: one event is handled at a time. And a behavior that never returns is only

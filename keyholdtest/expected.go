@@ -12,8 +12,9 @@ import (
 
 // expected is what the test said it wants of what nobody wants: units that are halted, events set aside.
 type expected struct {
-	halted map[event.Unit]bool
-	dead   map[letter]bool
+	halted  map[event.Unit]bool
+	parking map[event.Unit]bool
+	dead    map[letter]bool
 }
 
 // letter names a dead letter.
@@ -30,6 +31,13 @@ func (e *expected) halt(u event.Unit, yes bool) {
 		e.halted = map[event.Unit]bool{}
 	}
 	e.halted[u] = yes
+}
+
+func (e *expected) park(u event.Unit, yes bool) {
+	if e.parking == nil {
+		e.parking = map[event.Unit]bool{}
+	}
+	e.parking[u] = yes
 }
 
 func (e *expected) deadLetter(d *eventstore.Dead) {
@@ -61,6 +69,16 @@ func (k *Kit) stuck() {
 	for _, h := range halts {
 		if !k.expected.halted[h.Unit] {
 			k.T.Errorf("%s is halted at %s #%d, %s, and the test did not expect it: %s%s", h.Unit, h.Lane, h.Sequence, h.EventType, why(h.Reason, h.Error), hint(h.Error))
+		}
+	}
+	parking, err := k.store.ListParking(ctx, "", event.Unit{}, most)
+	if err != nil {
+		k.T.Errorf("look for parked events: %v", err)
+	}
+	for _, p := range parking {
+		if f := &p.First; !k.expected.parking[p.Unit] {
+			k.T.Errorf("%s has parked %d events, from %s #%d on, %s, and the test did not expect it: %s%s",
+				p.Unit, p.Count, f.Lane, f.Sequence, f.Type, why(f.Reason, f.Error), hint(f.Error))
 		}
 	}
 	for _, name := range k.declared.handlers() {

@@ -30,6 +30,13 @@ func refuses(t keyholdtest.T, opts ...keyholdtest.Option) *keyholdtest.HandlerTe
 	return keyholdtest.Handler(t, def, opts...)
 }
 
+// parks is the same, and parks what it cannot do.
+func parks(t keyholdtest.T) *keyholdtest.HandlerTest {
+	def := Packing(func(keyhold.Context, Filled) error { return errFull })
+	def.Retry.Attempts, def.OnPoison = 1, keyhold.ParkSequence
+	return keyholdtest.Handler(t, def)
+}
+
 // Each assertion, and each thing that no test wants, fails a test with a message that says what it was about.
 func TestWhatFailsATestAndWhatItSays(t *testing.T) {
 	t.Parallel()
@@ -139,6 +146,28 @@ func TestWhatFailsATestAndWhatItSays(t *testing.T) {
 		"a halt nobody asked for": {
 			func(t *fake) { refuses(t).Given(filled("ada", "tea")) },
 			[]string{"packing/ada is halted at cart:ada #1, cart.filled, and the test did not expect it: retries exhausted: the store room is full"},
+		},
+		"parked events that nobody asked for": {
+			func(t *fake) { parks(t).Given(filled("ada", "tea"), filled("ada", "jam")) },
+			[]string{"packing/ada has parked 2 events, from cart:ada #1 on, cart.filled, and the test did not expect it: retries exhausted: the store room is full"},
+		},
+		"parked again after a retry": {
+			func(t *fake) {
+				parks(t).Given(filled("ada", "tea")).ThenParked("ada", "full", filled("ada", "tea")).Retry("ada")
+			},
+			[]string{"packing/ada has parked 1 events, from cart:ada #1 on"},
+		},
+		"another parked event": {
+			func(t *fake) { parks(t).Given(filled("ada", "tea")).ThenParked("ada", "full", filled("ada", "jam")) },
+			[]string{"parked by packing/ada (-want +got)", `- 		Item:   "jam",`, `+ 		Item:   "tea",`},
+		},
+		"parked for another reason": {
+			func(t *fake) { parks(t).Given(filled("ada", "tea")).ThenParked("ada", "empty", filled("ada", "tea")) },
+			[]string{`packing/ada parks because of "retries exhausted: the store room is full", want "empty"`},
+		},
+		"a retry of nothing": {
+			func(t *fake) { parks(t).Given().Retry("ada") },
+			[]string{"retry packing/ada: "},
 		},
 		"a halt after Resume": {
 			func(t *fake) { refuses(t).Given(filled("ada", "tea")).ThenHalted("ada", "full").Resume("ada") },

@@ -1,20 +1,23 @@
 package keyholdtest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // HandlerTest is a handler under test, all its keys. Make it with [Handler].
 //
-// Given, GivenPoison, Resume, Kit.Advance and Kit.Restart each begin a step; what Then asserts is about the last one. A key that is
-// halted, or an event that was set aside, fails the test unless it asks for that with ThenHalted or ThenDeadLettered.
+// Given, GivenPoison, Resume, Retry, Replay, Kit.Advance and Kit.Restart each begin a step; what Then asserts is about the last one. A key that is
+// halted, or an event that was set aside, fails the test unless it asks for that with ThenHalted, ThenParked or ThenDeadLettered.
 type HandlerTest struct {
 	k    *Kit
 	desc actors.Description
@@ -101,8 +104,23 @@ func (h *HandlerTest) ThenNotHalted() *HandlerTest {
 	return h
 }
 
-// ThenDeadLettered asserts which events were set aside, of all keys, all of them and in order: by a text in the reason of each. None is
-// nothing.
+// ThenParked asserts which events a key has parked, all of them and in order, the first for a reason that has this text in it; none is
+// nothing. One that nobody can decode is nil here.
+func (h *HandlerTest) ThenParked(key, reason string, events ...any) *HandlerTest {
+	h.k.T.Helper()
+	rows := h.k.Parked(h.desc.Name, key)
+	h.k.expected.park(h.unit(key), len(rows) > 0)
+	if len(rows) > 0 && !strings.Contains(why(rows[0].Reason, rows[0].Error), reason) {
+		h.k.errorf("%s parks because of %q, want %q", h.unit(key), why(rows[0].Reason, rows[0].Error), reason)
+	}
+	if d := diff(plains(events), plains(h.k.parkedEvents(rows))); d != "" {
+		h.k.errorf("parked by %s (-want +got):\n%s", h.unit(key), d)
+	}
+	return h
+}
+
+// ThenDeadLettered asserts which events were set aside as dead letters, or failed again when they were replayed, of all keys, all of them and in
+// order: by a text in the reason of each. None is nothing.
 func (h *HandlerTest) ThenDeadLettered(reasons ...string) *HandlerTest {
 	h.k.T.Helper()
 	var got []string
@@ -110,6 +128,9 @@ func (h *HandlerTest) ThenDeadLettered(reasons ...string) *HandlerTest {
 		for i := range c.Dead {
 			h.k.expected.deadLetter(&c.Dead[i])
 			got = append(got, why(c.Dead[i].Reason, c.Dead[i].Error))
+		}
+		if s := c.Settle; s != nil && s.Failed != nil && s.Kind == eventstore.AsideDead {
+			got = append(got, why(s.Failed.Reason, s.Failed.Error))
 		}
 	}
 	if !slices.EqualFunc(got, reasons, strings.Contains) {
@@ -150,12 +171,53 @@ func (h *HandlerTest) Resume(key string) *HandlerTest {
 		h.k.T.Fatalf("%v", err)
 	}
 	h.k.expected.halt(h.unit(key), false)
+	h.deliver(ctx, key)
+	return h
+}
+
+// Retry has a key apply the events that it parked, as an operator would, and returns when it is through with them, or failed again.
+func (h *HandlerTest) Retry(key string) *HandlerTest {
+	h.k.T.Helper()
+	h.k.begin()
+	ctx, cancel := h.k.context()
+	defer cancel()
+	h.k.expected.park(h.unit(key), false)
+	_, err := h.k.app.Admin().Act(ctx, admin.ActRequest{Kind: eventstore.ActRetry, Handler: h.desc.Name, Key: key, Actor: "keyholdtest"})
+	if err != nil {
+		h.k.T.Fatalf("retry %s: %v", h.unit(key), err)
+	}
+	h.deliver(ctx, key)
+	return h
+}
+
+// Replay has the handler apply its dead letters once more, as an operator would, and returns when each of them is through, or failed
+// again. Emitted events may still be on their way to others then.
+func (h *HandlerTest) Replay() *HandlerTest {
+	h.k.T.Helper()
+	h.k.begin()
+	ctx, cancel := h.k.context()
+	defer cancel()
+	job, err := h.k.app.Admin().StartJob(ctx, admin.JobRequest{
+		Kind: eventstore.JobReplay, Filter: admin.Filter{Handler: h.desc.Name}, Rate: eventstore.MaxRate, Actor: "keyholdtest",
+	})
+	const pause = 10 * time.Millisecond // the application looks for what is due now and then
+	for ; err == nil && job.State != eventstore.JobDone; job, err = h.k.app.Admin().Job(ctx, job.ID) {
+		time.Sleep(pause)
+	}
+	if err != nil {
+		h.k.T.Fatalf("replay of %s: %v%s", h.desc.Name, err, h.k.journal.account())
+	}
+	return h
+}
+
+// deliver has a key go through all its lanes, and through what it set aside and is due.
+func (h *HandlerTest) deliver(ctx context.Context, key string) {
+	h.k.T.Helper()
 	for _, category := range h.desc.Categories {
 		for _, lane := range []event.Lane{event.Primary, event.Backfill} {
 			h.k.deliver(ctx, event.LaneRef{Category: category, Key: key, Lane: lane})
 		}
 	}
-	return h
 }
 
 func (h *HandlerTest) unit(key string) event.Unit { return event.Unit{Name: h.desc.Name, Key: key} }

@@ -125,6 +125,58 @@ func TestPoisonHaltsOrIsSetAside(t *testing.T) {
 		Given(keyhold.For("l-1", wrapperspb.String("fragile"))).ThenDeadLettered().ThenAttempts(1).ThenNotHalted()
 }
 
+func TestAKeyParksAndIsRetried(t *testing.T) {
+	t.Parallel()
+	keyholdtest.Run(t, func(t *testing.T, k *keyholdtest.Kit) {
+		full := map[string]bool{"piano": true, "harp": true}
+		def := Packing(func(ctx keyhold.Context, e Filled) error {
+			if full[e.Item] {
+				return errFull
+			}
+			ctx.Emit(Packed{Client: ctx.Key(), Item: e.Item})
+			return nil
+		})
+		def.OnPoison = keyhold.ParkSequence
+		h := keyholdtest.Handler(k, def, keyholdtest.With(Cart(), Parcels)).
+			Given(filled("ada", "piano"), filled("ada", "tea"), filled("bob", "milk"), filled("ada", "harp")).
+			ThenEmitted(Packed{"bob", "milk"}).ThenNotHalted().ThenAttempts(3+1).
+			ThenParked("ada", "the store room is full", filled("ada", "piano"), filled("ada", "tea"), filled("ada", "harp")).
+			ThenParked("bob", "")
+		if rows := k.Parked("packing", "ada"); len(rows) != 3 || rows[0].Attempts != 3 || rows[0].Reason != "retries exhausted" || rows[1].Reason != "" {
+			t.Errorf("parked: %+v", rows)
+		}
+		h.Retry("ada").ThenEmitted().ThenAttempts(3).
+			ThenParked("ada", errFull.Error(), filled("ada", "piano"), filled("ada", "tea"), filled("ada", "harp"))
+		delete(full, "piano")
+		h.Retry("ada").ThenEmitted(Packed{"ada", "piano"}, Packed{"ada", "tea"}).ThenParked("ada", errFull.Error(), filled("ada", "harp"))
+		k.Restart()
+		delete(full, "harp")
+		h.Retry("ada").ThenEmitted(Packed{"ada", "harp"}).ThenParked("ada", "").
+			Given(filled("ada", "milk")).ThenEmitted(Packed{"ada", "milk"})
+		h.GivenPoison(filled("bob", "tea")).ThenParked("bob", "undecodable", nil).ThenAttempts(0)
+	})
+}
+
+func TestDeadLettersAreReplayed(t *testing.T) {
+	t.Parallel()
+	keyholdtest.Run(t, func(t *testing.T, k *keyholdtest.Kit) {
+		full := true
+		def := Packing(func(ctx keyhold.Context, e Filled) error {
+			if full {
+				return errFull
+			}
+			return pack(ctx, e)
+		})
+		def.OnPoison = keyhold.Release
+		h := keyholdtest.Handler(k, def, keyholdtest.With(Cart(), Parcels)).
+			Given(filled("ada", "piano"), filled("bob", "harp")).ThenDeadLettered(errFull.Error(), errFull.Error()).
+			Replay().ThenDeadLettered(errFull.Error(), errFull.Error()).ThenEmitted().ThenAttempts(2)
+		full = false
+		h.Replay().ThenDeadLettered().ThenEmitted(Packed{"ada", "piano"}, Packed{"bob", "harp"}).ThenAttempts(2)
+		h.Replay().ThenEmitted()
+	})
+}
+
 func TestCommitThatFailsHasTheEventDoneOnceAllTheSame(t *testing.T) {
 	t.Parallel()
 	for fault, attempts := range map[keyholdtest.CommitFault]int{keyholdtest.Before: 3, keyholdtest.Unknown: 3, keyholdtest.After: 2} {

@@ -44,11 +44,18 @@ func (j *journal) committed(c eventstore.Changes) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.mu.commits = append(j.mu.commits, c)
+	if s := c.Settle; s != nil && s.Failed != nil {
+		j.gaveUpLocked(c.Fence.Unit, s.Failed.Reason)
+	}
 }
 
 func (j *journal) attempt(u event.Unit) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.attemptLocked(u)
+}
+
+func (j *journal) attemptLocked(u event.Unit) {
 	if j.mu.attempts == nil {
 		j.mu.attempts = map[string]int{}
 	}
@@ -153,6 +160,7 @@ func (j *journal) account() string {
 const (
 	undecodable = "undecodable"
 	missing     = "missing"
+	tooMany     = "too many parked"
 )
 
 func (j *journal) observer() keyhold.Observer {
@@ -162,6 +170,7 @@ func (j *journal) observer() keyhold.Observer {
 		CommitFailed: func(u event.Unit, _ error) { j.attempt(u) },
 		Halted:       func(h eventstore.Halt) { j.gaveUp(h.Unit, h.Reason) },
 		DeadLettered: func(d eventstore.Dead) { j.gaveUp(d.Unit, d.Reason) },
+		Parked:       func(p eventstore.Parked) { j.gaveUp(p.Unit, p.Reason) },
 		TimerFailed: func(u event.Unit, name string, err error) {
 			j.fail(u, fmt.Sprintf("timer %q", name), err)
 		},
@@ -170,8 +179,14 @@ func (j *journal) observer() keyhold.Observer {
 }
 
 func (j *journal) gaveUp(u event.Unit, reason string) {
-	if reason != undecodable && reason != missing {
-		j.attempt(u)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.gaveUpLocked(u, reason)
+}
+
+func (j *journal) gaveUpLocked(u event.Unit, reason string) {
+	if reason != undecodable && reason != missing && reason != tooMany {
+		j.attemptLocked(u)
 	}
 }
 
