@@ -63,7 +63,8 @@ var byName = [...]string{
 // taken reports whether the store keeps anything under a name.
 func (c *connection) taken(name string) (bool, error) {
 	taken := false
-	if _, err := c.get(`SELECT EXISTS (SELECT 1 FROM keyhold_subscriptions WHERE handler = ?)`, []any{name}, &taken); err != nil || taken {
+	if _, err := c.get(`SELECT EXISTS (SELECT 1 FROM keyhold_subscriptions WHERE handler = ?1) OR EXISTS (SELECT 1 FROM keyhold_projections WHERE name = ?1)`,
+		[]any{name}, &taken); err != nil || taken {
 		return taken, err
 	}
 	for _, table := range byName {

@@ -62,7 +62,7 @@ func overview(ctx context.Context, q queryer, o *eventstore.Overview) error {
 	for i := range handlers {
 		h := &o.Handlers[i]
 		*h = sums.handler(handlers[i])
-		h.Running = h.Seen == o.StartGeneration
+		h.Running = h.Seen == o.StartGeneration && h.Seen > 0
 		at[h.Name] = h
 		if err := countAside(ctx, q, h); err != nil {
 			return err
