@@ -92,7 +92,7 @@ const (
 	StatusPaused  Status = "paused"
 )
 
-// Partition is one lane of a handler.
+// Partition is one lane of a category of a registered handler; one in which no sequence was ever drawn is none.
 type Partition struct {
 	Unit       event.Unit
 	Lane       event.LaneRef

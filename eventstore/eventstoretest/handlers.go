@@ -232,7 +232,8 @@ var handlerActs = []check{
 		f.publish(f.events("order", "a", 1)...)
 		f.commit(advance(event.Unit{Name: "former", Key: "a"}, orders, 0, 1)) // a place without a registration
 		f.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: event.Unit{Name: "letters", Key: "a"}}, Dead: []eventstore.Dead{deadRow(event.Unit{Name: "letters", Key: "a"}, orders, 1)}})
-		for _, to := range []string{"billing", "former", "letters"} {
+		f.declare(totals(1, "order"))
+		for _, to := range []string{"billing", "former", "letters", "totals"} {
 			f.same("why", f.stateMoved(renaming("shipping", to)).Why, `the name "`+to+`" is taken`)
 		}
 		f.same("handlers", f.handlerNames(), []string{"billing", "shipping"})
