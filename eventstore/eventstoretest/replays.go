@@ -1,6 +1,7 @@
 package eventstoretest
 
 import (
+	"sync"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -227,5 +228,41 @@ var replays = []check{
 		f.finish(f.startJob(eventstore.JobPurge, ofShipping).ID)
 		f.refused(through(shipping, deadRef(orders, 1)), eventstore.ErrAsideMoved)
 		f.progress("replay", f.finish(replay), progress{eventstore.JobDone, 1, 1, 1, 0})
+	}},
+	{"outcomes that race with steps are all counted", func(f *fixture) {
+		const count = 40
+		f.register([]string{"shipping", "order"})
+		f.dead(shipping, orders, count)
+		var (
+			group sync.WaitGroup
+			id    = f.startJob(eventstore.JobReplay, ofShipping).ID
+			begun = make(map[event.Sequence]bool)
+			last  eventstore.Job
+		)
+		for last.State != eventstore.JobDone {
+			j, units, err := f.store.StepJob(f.ctx, id, 3)
+			f.must(err)
+			if last = j; len(units) == 0 {
+				group.Wait()
+			}
+			for _, ref := range f.dueRefs(shipping) {
+				if begun[ref.Sequence] {
+					continue
+				}
+				begun[ref.Sequence] = true
+				group.Go(func() {
+					c := through(shipping, ref)
+					if ref.Sequence%4 == 0 {
+						c = stays(shipping, ref, failedAgain(6))
+					}
+					if _, err := f.try(c); err != nil {
+						f.Errorf("settle %+v: %v", ref, err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		f.progress("job", last, progress{eventstore.JobDone, count, count, count * 3 / 4, count / 4})
+		f.same("dead letters", len(f.listDead("shipping", event.Position{}, count)), count/4)
 	}},
 }
