@@ -2,8 +2,10 @@ package keyhold_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,7 +27,7 @@ type (
 		ML   int    `json:"ml"`
 	}
 	level   struct{}
-	levelIs struct{ ML int }
+	levelIs struct{ ML int } // in the first release, in litres
 	fill    struct {
 		Site string `json:"site"`
 		ML   int    `json:"ml"`
@@ -48,6 +50,8 @@ var (
 		}
 		return filled{f.Site, 1000 * f.Litres}, nil
 	})
+	_ = keyhold.Type[levelIs]("tank.level", 2)
+	_ = keyhold.UpcastJSON("tank.level", 1, func(f map[string]any) error { f["ML"] = 1000; return nil })
 	_ = keyhold.UpcastJSON("tank.fill", 1, func(f map[string]any) error { f["ml"] = 5; return nil })
 )
 
@@ -137,5 +141,70 @@ func TestAnUpcasterThatFailsHaltsTheKeyOfItsEvent(t *testing.T) {
 	}
 	if got := <-seen; got != (filled{"south", 1000}) {
 		t.Errorf("the other key has %+v", got)
+	}
+}
+
+// An answer that was kept for a command is given as what it is now.
+func TestAnAnswerKeptByAnOlderReleaseIsReadAsTheNewestVersion(t *testing.T) {
+	t.Parallel()
+	cfg := inMemory()
+	cfg.Store = past(t, eventstore.Changes{Reply: &eventstore.Reply{
+		Stream: event.Stream{Kind: "tank", ID: "t-1"}, CommandID: "c-1", Command: "tank.fill", Type: "tank.level", Version: 1,
+		Encoding: event.JSON, Data: []byte(`{"Litres":1}`), Time: time.Now(),
+	}})
+	app := run(t, cfg, tank)
+	got, err := keyhold.Ask[*levelIs](t.Context(), app, tank.ID("t-1"), &fill{}, keyhold.CommandID("c-1"))
+	if err != nil || got == nil || got.ML != 1000 {
+		t.Errorf("answered %+v, %v", got, err)
+	}
+}
+
+// A program that was put back starts beside what a newer one has stored: the key that has it waits, and no other.
+func TestAProgramThatWasPutBackStartsAndWaits(t *testing.T) {
+	t.Parallel()
+	cfg := inMemory()
+	cfg.Transport = local.New()
+	cfg.Store = past(t, eventstore.Changes{Publish: []event.Envelope{
+		old("e-1", "tank.filled", 4, "tank", "north", `{}`), old("e-2", "tank.filled", 3, "tank", "north", `{"site":"north","ml":1}`),
+		old("e-3", "tank.drained", 1, "tank", "south", `{}`), old("e-4", "tank.filled", 3, "tank", "south", `{"site":"south","ml":2}`),
+		old("e-5", "tank.filled", 3, "tank", "east", `{"site":"east","ml":3}`),
+	}})
+	newer(t, cfg.Store.(*memory.Store))
+	waits := make(chan string, 10)
+	cfg.Observer = keyhold.Observer{WaitsForType: func(u event.Unit, e *event.Envelope) { waits <- u.Key + " for " + e.Type }}
+	seen := make(chan filled, 10)
+	run(t, cfg, tank, gauge(seen))
+	if got := <-seen; got != (filled{"east", 3}) {
+		t.Errorf("handled %+v", got)
+	}
+	got := []string{<-waits, <-waits}
+	slices.Sort(got)
+	if d := cmp.Diff([]string{"north for tank.filled", "south for tank.drained"}, got); d != "" {
+		t.Error(d)
+	}
+	if len(seen) > 0 {
+		t.Errorf("what lies behind was handled: %+v", <-seen)
+	}
+}
+
+// newer registers what a newer program has: a version of tank.filled, and tank.drained.
+func newer(t *testing.T, store *memory.Store) {
+	t.Helper()
+	if _, err := store.Start(t.Context(), eventstore.StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := store.LoadRegistry(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Types = []eventstore.Type{
+		{Name: "tank.filled", Version: 4, Encoding: event.JSON, Category: "tank"}, {Name: "tank.drained", Version: 1, Encoding: event.JSON, Category: "tank"},
+	}
+	r.Handlers = []eventstore.Handler{{Name: "gauge", Kind: eventstore.EventHandler, Categories: []string{"tank"}, Types: []string{"tank.drained", "tank.filled"}}}
+	if err := store.SaveRegistry(t.Context(), r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Stop(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
