@@ -60,6 +60,8 @@ var layers = []row{
 
 	{path: "admin", layer: siblings, uses: []string{"event", "eventstore", "codec/..."}, why: "what an operator may see and do; CLI, console and API are faces of it"},
 	{path: "telemetry/...", layer: siblings, uses: []string{"event", "eventstore", "actors/...", "internal/lifecycle", "internal/signal"}, why: "what happens, told to OpenTelemetry and Prometheus; an application that does not import it links neither"},
+	{path: "projection", layer: siblings, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
+		why: "read models over the order of all events; takes from actors what behaviors have in common"},
 	{path: "outbox/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/lifecycle", "internal/signal"},
 		why: "relays records to brokers and sinks; nobody who appends records imports it"},
 	{path: "pm/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
@@ -68,7 +70,7 @@ var layers = []row{
 		why: "membership and routing: implements what actors declares"},
 
 	{path: ".", layer: facade,
-		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
+		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "projection", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
 		why:  "App, Config, registration: wires the layers below, and imports no store or broker adapter, so that a program pays for what it chose"},
 
 	{path: "keyholdtest", layer: faces, kit: true, why: "an application under test"},

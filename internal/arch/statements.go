@@ -33,6 +33,7 @@ var keepers = []exception{
 	{"internal/lifecycle/group.go", "the context that Go hands to what it starts; Stop cancels it"},
 	{"actors/ask.go", "a request in a mailbox carries its caller's context, as in net/http"},
 	{"actors/inbox.go", "a request in a mailbox carries its caller's context, as in net/http"},
+	{"projection/context.go", "what the context of a behavior is made of"},
 	{"actors/attempt.go", "what the context of a behavior is made of"},
 	{"actors/running.go", "what calls made between Start and Stop go by; Stop cancels it"},
 	{"running.go", "what transactions begun between Start and Stop go by; Stop cancels it"},

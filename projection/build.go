@@ -1,0 +1,404 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// build is one build of a projection while it runs. Its loop is one goroutine, to which belongs what is not under mu.
+type build struct {
+	rt   *Runtime
+	prog *program
+	id   buildID
+	who  string // in messages of the store
+
+	woken chan struct{} // holds a token when there may be something to do
+
+	mu struct {
+		sync.Mutex
+		stale bool // the state is to be read again
+		figures
+		attempt *attempt // that is going on
+	}
+
+	projection eventstore.Projection      // as last read or written
+	own        eventstore.ProjectionBuild // of it
+	instance   any
+	live       bool // instance is one, in good state
+
+	page     []eventstore.Placed // read and not applied yet
+	more     bool                // the page was full: there may be more behind it
+	size     int                 // of the next page
+	singles  int                 // events that are to be done one by one, as a batch of them failed
+	newer    bool                // the next event needs a newer program, so there is nothing to try
+	pause    time.Duration       // after the next trouble
+	patience time.Duration       // of the next last stretch
+	idle     bool                // CaughtUp was told
+
+	checked time.Time // when behind was counted, of a build that is being made
+	behind  uint64
+}
+
+// Pauses after trouble; each is twice the one before.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+)
+
+func newBuild(r *Runtime, p *program, id buildID) *build {
+	b := &build{
+		rt: r, prog: p, id: id, who: fmt.Sprintf("projection %s, build %d", id.name, id.number),
+		woken: make(chan struct{}, 1), size: p.desc.Batch, pause: firstPause, patience: r.stretch,
+	}
+	b.mu.stale = true
+	return b
+}
+
+func (b *build) name() Build {
+	return Build{Name: b.id.name, Number: b.id.number, Making: b.own.State == eventstore.BuildMaking}
+}
+
+// wake does not block.
+func (b *build) wake() {
+	select {
+	case b.woken <- struct{}{}:
+	default:
+	}
+}
+
+// refresh has the loop read its state again.
+func (b *build) refresh() {
+	b.mu.Lock()
+	b.mu.stale = true
+	b.mu.Unlock()
+	b.wake()
+}
+
+// reads reports whether one of the lanes is of a category that it is given.
+func (b *build) reads(tails []event.Tail) bool {
+	categories := b.prog.desc.Categories
+	return len(categories) == 0 || slices.ContainsFunc(tails, func(t event.Tail) bool { return slices.Contains(categories, t.Lane.Category) })
+}
+
+// next is what a loop does after a step.
+type next struct {
+	over  bool          // the build runs no more
+	rest  bool          // until it is woken
+	after time.Duration // with rest: or until that has passed; 0 = only when woken
+}
+
+func (b *build) loop(ctx context.Context) {
+	for ctx.Err() == nil {
+		n := b.step(ctx)
+		switch {
+		case n.over:
+			return
+		case n.rest:
+			b.wait(ctx, n.after)
+		}
+	}
+}
+
+func (b *build) wait(ctx context.Context, after time.Duration) {
+	var passed <-chan time.Time
+	if after > 0 {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		passed = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-b.woken:
+	case <-passed:
+	}
+}
+
+// step does one thing.
+func (b *build) step(ctx context.Context) next {
+	if b.takeStale() {
+		if err := b.load(ctx); errors.Is(err, errGone) {
+			return next{over: true}
+		} else if err != nil {
+			return b.trouble(ctx, "read its state", err)
+		}
+	}
+	switch {
+	case b.projection.Pause != nil, b.own.Halt != nil, b.newer:
+		return next{rest: true}
+	case b.own.Tried != nil:
+		if left := b.own.Tried.Again.Sub(b.rt.cfg.Now()); !b.own.Tried.Again.IsZero() && left > 0 {
+			return next{rest: true, after: left}
+		}
+	}
+	if !b.own.SetUp {
+		return b.setUp(ctx)
+	}
+	if len(b.page) == 0 {
+		if err := b.read(ctx); err != nil {
+			return b.trouble(ctx, "read on", err)
+		}
+	}
+	making := b.own.State == eventstore.BuildMaking
+	switch {
+	case making && (len(b.page) == 0 || b.fallsBack(ctx)):
+		return b.lastStretch(ctx)
+	case len(b.page) == 0:
+		return b.caughtUp()
+	}
+	b.idle = false
+	return b.batch(ctx)
+}
+
+func (b *build) caughtUp() next {
+	b.mu.Lock()
+	b.mu.atEnd(b.own.Position)
+	b.mu.Unlock()
+	if !b.idle {
+		b.idle = true
+		b.rt.cfg.Observer.CaughtUp(b.name())
+	}
+	b.rt.signals.idle.Send(b.name())
+	return next{rest: true}
+}
+
+func (b *build) takeStale() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stale := b.mu.stale
+	b.mu.stale = false
+	return stale
+}
+
+// errGone: the build is not there any more, or is not to run.
+var errGone = errors.New("the build runs no more")
+
+// load reads the state, which other processes may have changed, and drops what is not needed any more.
+func (b *build) load(ctx context.Context) error {
+	b.forget()
+	p, err := b.rt.cfg.Store.ReadProjection(ctx, b.id.name)
+	if errors.Is(err, eventstore.ErrNotFound) {
+		return errGone
+	} else if err != nil {
+		b.refresh()
+		return err
+	}
+	own := p.Build(b.id.number)
+	if own == nil || !p.Runs(own) {
+		return errGone
+	}
+	b.projection, b.own = p, *own
+	b.mu.Lock()
+	b.mu.begin(own.Position)
+	b.mu.Unlock()
+	if b.own.State != eventstore.BuildCurrent || b.prog.desc.KeepOld {
+		return nil
+	}
+	for i := range p.Builds {
+		if old := &p.Builds[i]; old.State == eventstore.BuildOld {
+			if err := b.rt.cfg.Store.DropBuild(ctx, b.id.name, old.Number); err != nil {
+				b.rt.cfg.Observer.Trouble(b.name(), "drop the tables of an old build; it is tried again at the next start", err)
+			}
+		}
+	}
+	return nil
+}
+
+// forget drops what may not be what is committed.
+func (b *build) forget() {
+	b.instance, b.live, b.page = nil, false, nil
+}
+
+// trouble is for what is no event's fault: everything is read again, after a while.
+func (b *build) trouble(ctx context.Context, what string, err error) next {
+	b.forget()
+	b.refresh()
+	if ctx.Err() != nil {
+		return next{}
+	}
+	<-b.woken // what refresh put there, or somebody else: the pause is to be kept
+	pause := b.pause
+	b.pause = min(2*b.pause, longestPause)
+	if errors.Is(err, eventstore.ErrProjectionMoved) {
+		pause = time.Millisecond // somebody acted: there is a state to be read
+	} else {
+		b.rt.cfg.Observer.Trouble(b.name(), what, err)
+	}
+	b.wait(ctx, pause)
+	return next{}
+}
+
+// read reads the next page.
+func (b *build) read(ctx context.Context) error {
+	b.rt.signals.read.Send(b.name())
+	page, err := b.rt.cfg.Store.ReadPlaced(ctx, nil, b.own.Position, b.projection.Categories, b.size)
+	b.page, b.more = page, len(page) == b.size
+	return err
+}
+
+// setUp runs Setup, in a transaction of its own.
+func (b *build) setUp(ctx context.Context) next {
+	a := b.attempt(ctx)
+	a.setup, a.tables = true, nil
+	var err error
+	if b.prog.setup != nil {
+		err = a.call(b.prog.desc.Timeout, Meta{Build: b.id.number, Attempt: b.attempts("") + 1}, b.overdue(""), b.prog.setup)
+	}
+	if err == nil {
+		step := b.stepTo(b.own.Position)
+		step.Setup = &eventstore.BuildTables{Names: a.tables}
+		err = b.commit(a, step)
+	}
+	b.end(a)
+	if err != nil {
+		return b.failed(ctx, nil, fmt.Errorf("setup: %w", err))
+	}
+	b.own.SetUp, b.own.Tables, b.own.Tried = true, a.tables, nil
+	return next{}
+}
+
+// attempts is how many at this event failed before.
+func (b *build) attempts(id string) int {
+	if b.own.Tried != nil && b.own.Tried.Event.ID == id {
+		return b.own.Tried.Attempts
+	}
+	return 0
+}
+
+func (b *build) overdue(id string) func() {
+	name := b.name()
+	return func() { b.rt.cfg.Observer.Overdue(name, id, b.prog.desc.Timeout) }
+}
+
+func (b *build) stepTo(to eventstore.Position) *eventstore.ProjectionStep {
+	return &eventstore.ProjectionStep{Name: b.id.name, Build: b.id.number, From: b.own.Position, To: to, Time: b.rt.cfg.Now().UTC()}
+}
+
+// commit commits a step together with what was done in an attempt.
+func (b *build) commit(a *attempt, step *eventstore.ProjectionStep) error {
+	_, err := a.tx.Commit(a.ctx, eventstore.Changes{Projection: step})
+	if err == nil {
+		b.pause = firstPause
+		b.rt.signals.moved.Send(*step)
+	}
+	return err
+}
+
+// attempt begins a unit of work. It is to be ended.
+func (b *build) attempt(ctx context.Context) *attempt {
+	a := newAttempt(ctx, b.rt.cfg.Store, b.who, b.id.number)
+	a.tables = b.own.Tables
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.attempt = a
+	return a
+}
+
+// interrupt ends the context of the attempt that is going on, and with it the hope to commit.
+func (b *build) interrupt(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.attempt != nil {
+		b.mu.attempt.cancel(cause)
+	}
+}
+
+// end ends an attempt, committed or not.
+func (b *build) end(a *attempt) {
+	b.mu.Lock()
+	b.mu.attempt = nil
+	b.mu.Unlock()
+	if err := a.end(); err != nil {
+		b.rt.cfg.Logger.Warn("roll back", "projection", b.id.name, "build", b.id.number, "error", err)
+	}
+}
+
+// nobodys reports whether an error is no event's fault: what lies beneath is in trouble, or somebody else has moved the build.
+func nobodys(err error) bool {
+	for _, kind := range []error{
+		eventstore.ErrTrouble, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrUnknownCommit, eventstore.ErrProjectionMoved,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// failed counts a failed attempt at the next event, nil for Setup, and halts the build when there is to be no other.
+func (b *build) failed(ctx context.Context, e *eventstore.Placed, err error) next {
+	b.forget()
+	if ctx.Err() != nil || nobodys(err) {
+		return b.trouble(ctx, "apply", err)
+	}
+	if p, ok := errors.AsType[*actors.PanicError](err); ok {
+		b.rt.cfg.Observer.Panicked(b.name(), p)
+	}
+	var at eventstore.ProjectionEvent
+	if e != nil {
+		at = eventOf(e)
+	}
+	now, attempts := b.rt.cfg.Now().UTC(), b.attempts(at.ID)+1
+	step := b.stepTo(b.own.Position)
+	switch reason := b.whyHalt(err, attempts); reason {
+	case "":
+		step.Tried = &eventstore.ProjectionTried{
+			Event: at, Attempts: attempts, Error: err.Error(), Time: now, Again: now.Add(max(b.prog.desc.Retry.Delay(attempts), time.Millisecond)),
+		}
+	default:
+		step.Halt = &eventstore.ProjectionHalt{Event: at, Attempts: attempts, Reason: reason, Error: err.Error(), Since: now}
+	}
+	if err := b.record(ctx, step); err != nil {
+		return b.trouble(ctx, "write down what failed; the attempt is not counted", err)
+	}
+	if step.Halt != nil {
+		b.own.Halt, b.own.Tried = step.Halt, nil
+		b.rt.cfg.Observer.Halted(b.name(), *step.Halt)
+		return next{}
+	}
+	b.own.Tried = step.Tried
+	var envelope *event.Envelope
+	if e != nil {
+		envelope = &e.Envelope
+	}
+	b.rt.cfg.Observer.Retried(b.name(), envelope, attempts, err)
+	return next{}
+}
+
+func (b *build) whyHalt(err error, attempts int) string {
+	var undecodable *undecodableError
+	switch {
+	case errors.As(err, &undecodable):
+		return "undecodable"
+	case errors.Is(err, eventstore.ErrNoSQL):
+		return "the store has no SQL"
+	}
+	if reason := b.prog.desc.Retry.GiveUp(err); reason != "" {
+		return reason
+	}
+	if attempts >= b.prog.desc.Retry.Attempts {
+		return "retries exhausted"
+	}
+	return ""
+}
+
+// record commits a step alone.
+func (b *build) record(ctx context.Context, step *eventstore.ProjectionStep) error {
+	a := b.attempt(ctx)
+	defer b.end(a)
+	return b.commit(a, step)
+}
+
+func eventOf(e *eventstore.Placed) eventstore.ProjectionEvent {
+	return eventstore.ProjectionEvent{
+		ID: e.ID, Type: e.Type, Position: e.Position, Time: e.Time,
+		Place: event.Position{Lane: e.Ref(), Sequence: e.Sequence, EventID: e.ID},
+	}
+}
