@@ -13,8 +13,30 @@
 //	             '------- lost, stale, checkpoint moved, outcome unknown -----------------'
 //
 // A unit may also be halted (an event cannot be applied, a person decides), paused (a person decided), or waiting for a
-// newer binary (an event whose type this one does not know). It then reads no stream. A unit that serves asks serves them
-// all the same.
+// newer binary (an event whose type this one does not know). It then reads no stream and applies nothing that was set aside. A unit that
+// serves asks serves them all the same.
+//
+// # What cannot be applied
+//
+// An entry whose attempts are used up halts the unit, becomes a dead letter, or is parked ([Policy]). Behind a parked entry everything
+// later of its category is parked as well, without being run; other categories go on. What was set aside is applied when a person
+// wants it so: the store says that it is due ([RecoverDone]), and it comes before the stream, which is not read meanwhile, so that nothing of
+// a parked category can overtake it. A parked entry that fails again stays, with all that is behind it, until the next act; a dead letter has one attempt
+// for each replay.
+//
+// Attempts that failed are written down before the next one ([WriteTried]), so that a restart does not begin anew. An entry that
+// goes through at the first attempt writes nothing of the kind.
+//
+// # Suspects
+//
+// The first entry that is run of a unit that was left unclean is a suspect: the last owner may have died of it. That is counted durably before it runs. From the
+// second suspicion on it runs alone, which is counted as well, and only that can condemn it: whoever was alone in [Config].MaxCrashes
+// crashes is not run again, but dealt with as one whose attempts are used up, with the reason "crashed the process" and, as attempts, those that
+// failed and all suspicions. When a suspect returns, however, its counts go back to 0 before anything else of the unit runs; when
+// it did not run after all, to what they were. A unit that was given back in good order suspects nobody.
+//
+// Nothing is counted for entries that were set aside: the row is about the next entry of a lane. One that is due in a unit that was left unclean runs
+// alone, at each start, until it is through or a person takes it away.
 //
 // # Duties of the shell
 //
@@ -24,7 +46,7 @@
 //  2. Carry out the effects of a Step in order. An effect is valid until the input that answers it has been stepped; one that
 //     has no answer, and the slice itself, until the next Step. Copy what must live longer.
 //  3. Answer. Effects X that have an input XDone ([Acquire], [Recover], [Fetch], [Apply], [Serve], [WriteHalt], [WriteDead],
-//     [CommitPassed], [Passivate], [Release]) are answered by exactly one XDone, however late. There is never more than one
+//     [WriteParked], [WriteTried], [FetchAside], [SettleAside], [CommitPassed], [Passivate], [Release]) are answered by exactly one XDone, however late. There is never more than one
 //     of them unanswered. A call that may hang is given a deadline by the shell, which then answers [Unknown].
 //  4. [Apply], [Serve] and [Passivate] are answered when user code has returned, and not before: the answer is the machine's only way
 //     to know that nothing of the unit runs any more. [Cancel] asks the code to hurry, it is no leave to answer. Code that should
@@ -32,9 +54,11 @@
 //  5. An Apply or Serve that is Fresh gets a new behavior instance: New, OnActivate, an entity's state read from the store, all
 //     within the same attempt, which fails when they do. [Discard] throws the instance away without any hook.
 //  6. An Apply commits its effects together with its Moves, in one transaction: fenced by its Generation where units are
-//     leased, each Move by compare-and-set from exactly From. OK means durable. The same holds for WriteHalt, WriteDead and CommitPassed.
+//     leased, each Move by compare-and-set from exactly From. OK means durable. The same holds for WriteHalt, WriteDead, WriteParked, WriteTried
+//     and CommitPassed. With Aside it is the row of the entry that goes in that transaction, and is refused ([Moved]) unless it is there and due;
+//     likewise SettleAside. A WriteParked that parks behind what is not parked any more is refused with Moved.
 //  7. Report what happens: [Wake] when there may be something to read, [Demand] when an ask waits, [Acted] when a person changed
-//     the unit's halt or pause in the store, [TimerFired] at the tick of the last [SetTimer], [Renewed] or [Fenced] for each renewal
+//     the unit's halt or pause in the store, or what it has set aside, or has that applied, [TimerFired] at the tick of the last [SetTimer], [Renewed] or [Fenced] for each renewal
 //     of [Machine.Held], [Lost] when the shell knows better than the lease (a suspended host, a store that is not ours any more), [Drain]
 //     to stop or hand over. All of them may come at any time.
 //  8. Ask [Machine.Serving] right before a reply is sent. An answer of an entity that is not ours any more is no answer.
@@ -46,11 +70,12 @@
 //
 // For any inputs: at most one behavior of the unit is inside. Apply is only asked for at a valid lease, of exactly the entry after
 // the last one applied or passed over in its lane, and never again once it was committed. An attempt that did not commit
-// costs the instance. Nothing above a durable checkpoint is acknowledged. The lease is given back only when no user code of the
+// costs the instance. What was set aside is applied only while it is due, in the order given, and nothing of a parked category is applied from the
+// stream. While an entry counts as a suspect, no other code of the unit runs. Nothing above a durable checkpoint is acknowledged. The lease is given back only when no user code of the
 // unit is inside; else it is left to lapse. A wake is never forgotten: the machine reads again, or says so in [Idle].
 //
 // It does not promise that user code runs only once: an attempt whose commit is refused, or whose outcome is unknown, runs
 // again unless the store shows that it was committed.
 //
-// Reading order: port.go, config.go, input.go, effect.go, machine.go, step.go, decide.go; testdata/ has the races as scripts.
+// Reading order: port.go, config.go, input.go, effect.go, machine.go, step.go, decide.go, failure.go, parked.go, aside.go, tried.go; testdata/ has the races as scripts.
 package partitions

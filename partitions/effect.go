@@ -37,7 +37,7 @@ type (
 		Attempt    int  // at this entry by this machine, from 1
 		Fresh      bool // with a new instance
 		Suspect    bool // the last owner may have died of it: no suspect that is to be alone may run beside it on this node
-		Alone      bool // no other suspect may run beside it on this node
+		Alone      bool // no other suspect may run beside it on this node; see WriteTried for when that begins
 		// Aside is set when Entry was set aside: with its effects the row is deleted, and Moves is empty.
 		Aside *AsideRef
 		Untry bool // with its effects, what is known of attempts at it is forgotten
@@ -67,7 +67,7 @@ type (
 	}
 
 	// WriteParked: park entries in this order, together with Moves, which move past them. Those after the first, and the first as
-	// well when it has no Reason, are parked for what stands before them.
+	// well when it has no Reason, are parked for what stands before them: where nothing of their category does any more, it is refused with Moved.
 	WriteParked struct {
 		Generation event.Generation
 		Parked     []Failure

@@ -11,7 +11,8 @@ type (
 	Wake struct{}
 	// Demand: an ask waits. The unit is acquired for it even when its stream is empty or halted.
 	Demand struct{}
-	// Acted: a person changed the unit's halt or pause in the store, after which this was sent. The unit recovers anew.
+	// Acted: a person changed the unit's halt or pause in the store, or what it has set aside, or made that due, after which this was
+	// sent. The unit recovers anew.
 	Acted struct{}
 	// TimerFired: the tick of the last [SetTimer] has come. One that comes early, late or twice does no harm.
 	TimerFired struct{}
@@ -185,7 +186,7 @@ type Failure struct {
 	EventID   string // "" where the entry is missing
 	EventType string // "" where the entry is missing
 	Attempts  int
-	Reason    string // "retries exhausted", "poison", "undecodable", "missing"
+	Reason    string // "retries exhausted", "poison", "undecodable", "missing", "crashed the process", "too many parked"; "" = it is parked behind another
 	Error     string // of the last attempt
 }
 
