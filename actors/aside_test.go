@@ -474,3 +474,23 @@ func TestAttemptsSurviveARestart(t *testing.T) {
 		t.Errorf("attempts (-want +got)\n%s", diff)
 	}
 }
+
+// A person may drop the last parked event before the unit has heard of it: nothing is parked behind what is not there any more.
+func TestNothingIsParkedBehindWhatAPersonHasDropped(t *testing.T) {
+	t.Parallel()
+	var m mendable
+	h := m.handler(actors.ParkSequence, 1)
+	b := setup(t, []actors.Definition{h})
+	b.registered(t, h)
+	b.publish(t, amounts(1, 1)...)
+	b.saw.parked.Wait(t)
+	if _, err := b.memory.Act(t.Context(), eventstore.Act{
+		Kind: eventstore.ActSkip, Unit: ledgerC, Seen: event.Position{Lane: lane("c"), Sequence: 1}, Actor: "ops", Reason: "test",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(t, amounts(2, 2)...)
+	b.applied(t, 2)
+	b.same(t, "effects", audited(2), b.effects(t, "c"))
+	b.same(t, "parked", []string(nil), b.parked(t, ledgerC))
+}

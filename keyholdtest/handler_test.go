@@ -169,10 +169,10 @@ func TestDeadLettersAreReplayed(t *testing.T) {
 		})
 		def.OnPoison = keyhold.Release
 		h := keyholdtest.Handler(k, def, keyholdtest.With(Cart(), Parcels)).
-			Given(filled("ada", "piano"), filled("bob", "harp")).ThenDeadLettered(errFull.Error(), errFull.Error()).
+			Given(filled("ada", "piano"), filled("ada", "harp")).ThenDeadLettered(errFull.Error(), errFull.Error()).
 			Replay().ThenDeadLettered(errFull.Error(), errFull.Error()).ThenEmitted().ThenAttempts(2)
 		full = false
-		h.Replay().ThenDeadLettered().ThenEmitted(Packed{"ada", "piano"}, Packed{"bob", "harp"}).ThenAttempts(2)
+		h.Replay().ThenDeadLettered().ThenEmitted(Packed{"ada", "piano"}, Packed{"ada", "harp"}).ThenAttempts(2)
 		h.Replay().ThenEmitted()
 	})
 }

@@ -129,6 +129,25 @@ var parkedEvents = []check{
 		f.commit(through(shipping, parkedRef(orders, 1)))
 		f.same("parked", f.parked(shipping), due(rows[1:]))
 	}},
+	{"nothing is parked behind what is not there any more", func(f *fixture) {
+		first := parkedRow(shipping, orders, 1, "poison")
+		c := advance(shipping, orders, 0, 1)
+		c.Park = []eventstore.Parked{first}
+		f.commit(c)
+		f.act(seeing(eventstore.ActSkip, shipping, orders, 1))
+		behind := advance(shipping, orders, 1, 2)
+		behind.Park = []eventstore.Parked{parkedRow(shipping, orders, 2, "")}
+		f.refused(behind, eventstore.ErrAsideMoved)
+		f.same("parked", f.parked(shipping), []eventstore.Parked{})
+		f.same("checkpoint", f.checkpoint(shipping, orders), event.Sequence(1))
+		both := advance(shipping, orders, 1, 3)
+		both.Park = []eventstore.Parked{parkedRow(shipping, orders, 2, "poison"), parkedRow(shipping, orders, 3, "")}
+		f.commit(both)
+		other := advance(shipping, payments, 0, 1)
+		other.Park = []eventstore.Parked{parkedRow(shipping, payments, 1, "")} // of a category of which nothing is parked
+		f.refused(other, eventstore.ErrAsideMoved)
+		f.same("parked then", f.parked(shipping), both.Park)
+	}},
 	{"settling another row than the first that is due is refused, whole", func(f *fixture) {
 		f.park(shipping, orders, 2)
 		refs := map[string]eventstore.AsideRef{

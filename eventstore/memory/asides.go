@@ -144,6 +144,23 @@ func (s *setAside) parking(u event.Unit) *eventstore.Parking {
 	return &eventstore.Parking{Unit: u, First: p.list(p.rows[:1])[0], Count: len(p.rows)}
 }
 
+// behindNothing gives an event that is to be parked behind others, where there are none; nil when all is well.
+func (s *setAside) behindNothing(c *eventstore.Changes) *eventstore.Parked {
+	of := func(category string) func(eventstore.Parked) bool {
+		return func(p eventstore.Parked) bool { return p.Lane.Category == category }
+	}
+	for i := range c.Park {
+		p := &c.Park[i]
+		if p.Reason != "" || slices.ContainsFunc(c.Park[:i], of(p.Lane.Category)) {
+			continue
+		}
+		if before := s.parked[p.Unit]; before == nil || !slices.ContainsFunc(before.rows, of(p.Lane.Category)) {
+			return p
+		}
+	}
+	return nil
+}
+
 // applyAsides makes what c sets aside and settles part of the data; check has passed.
 func (d *data) applyAsides(c *eventstore.Changes) {
 	if c.Settle != nil {

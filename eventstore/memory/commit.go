@@ -87,6 +87,9 @@ func (d *data) check(c *eventstore.Changes) error {
 	if s := c.Settle; s != nil && !d.isDue(c.Fence.Unit, s.AsideRef) {
 		return fmt.Errorf("settle %s #%d of %q: %w", s.Lane, s.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
 	}
+	if p := d.behindNothing(c); p != nil {
+		return fmt.Errorf("park %s #%d of %q: nothing of its category is parked: %w", p.Lane, p.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
+	}
 	if c.Projection == nil {
 		return nil
 	}
