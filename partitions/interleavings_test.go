@@ -21,6 +21,7 @@ func TestInterleavings(t *testing.T) {
 		rule   string // that was tried, and does not do
 		leased bool
 		told   []partitions.Input
+		policy partitions.Policy
 		says   string
 	}{
 		{
@@ -117,11 +118,55 @@ func TestInterleavings(t *testing.T) {
 			rule: "passivate, and forget a wake that comes meanwhile",
 			told: tell(owned(), recovered(8, 0, 0), read(), later(31*time.Second), partitions.Wake{}, partitions.ReleaseDone{}),
 			says: "acquire",
+		}, {
+			policy: partitions.ParkUnit,
+			rule:   "park what failed and go on: what comes after it overtakes it",
+			told:   tell(owned(), recovered(8, 0, 0), read(entry("order", 9), entry("order", 10)), failed(partitions.Poison), partitions.WriteParkedDone{}),
+			says:   "park at 7: order:a #10 behind; moves order:a 9->10",
+		}, {
+			policy: partitions.ParkUnit,
+			rule:   "... other categories as well: nothing of them waits for it",
+			told:   tell(owned(), recovered(8, 0, 0), read(entry("order", 9), entry("payment", 1)), failed(partitions.Poison), partitions.WriteParkedDone{}),
+			says:   "apply at 7: payment:a #1, attempt 1, new instance; moves payment:a 0->1",
+		}, {
+			rule: "read on while what was parked is applied: what is new overtakes it, or is parked behind what is about to go",
+			told: tell(owned(), withAsides(), parkedAsides(6), partitions.Wake{}, committed()),
+			says: "fetch up to 16 set aside at 7",
+		}, {
+			rule: "remember in memory that what is parked is to be applied: whoever is next would not",
+			told: tell(owned(), withAsides(), parkedAsides(6, 7), partitions.ApplyDone{Outcome: partitions.Unknown},
+				partitions.AcquireDone{Acquired: partitions.Acquired{Granted: true, Generation: 7}}, withAsides()),
+			says: "fetch up to 16 set aside at 7",
+		}, {
+			rule: "what of a batch was read is applied, one after the other, whatever becomes of the first: a parked one that fails is overtaken",
+			told: tell(owned(), withAsides(), parkedAsides(6, 7), failed(partitions.Poison), partitions.SettleAsideDone{}),
+			says: "fetch up to 16 set aside at 7",
+		}, {
+			rule: "let an ask have its turn between the count and the suspect: a crash of the ask is counted against it",
+			told: tell(unclean(), recovered(8, 0, 0), read(entry("order", 9)), partitions.Demand{}, partitions.WriteTriedDone{}),
+			says: "apply at 7: order:a #9, attempt 1, new instance, suspect, untry; moves order:a 8->9",
+		}, {
+			rule: "count again when nobody knows whether it was counted: lost replies condemn it",
+			told: tell(unclean(), suspected(1, 0), read(entry("order", 9)), partitions.WriteTriedDone{Outcome: partitions.Unknown},
+				partitions.AcquireDone{Acquired: partitions.Acquired{Granted: true, Generation: 7}}, suspected(2, 1), read(entry("order", 9))),
+			says: "write tried at 7, alone: order:a #9, attempts 0, suspicions 2, alone 1",
+		}, {
+			rule: "take back a suspicion when there is time: what runs before that may crash, and it is blamed",
+			told: tell(unclean(), suspected(1, 0), read(entry("order", 9)), partitions.WriteTriedDone{}, partitions.Demand{}, failed(partitions.Retry)),
+			says: "discard instance; write tried at 7: order:a #9, attempts 1: it went wrong",
+		}, {
+			rule: "condemn whoever was there in a crash: the innocent were as often as the crasher",
+			told: tell(unclean(), suspected(9, 2), read(entry("order", 9))),
+			says: "write tried at 7, alone: order:a #9, attempts 0, suspicions 10, alone 3",
+		}, {
+			rule: "... and whoever was counted, whatever happened since: a unit that was given back has nobody to blame",
+			told: tell(owned(), suspected(9, 3)),
+			says: "write tried at 7: order:a #9, attempts 0",
 		},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.says, play(c.leased, c.told)); diff != "" {
+			if diff := cmp.Diff(c.says, play(c.leased, c.policy, c.told)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -129,8 +174,8 @@ func TestInterleavings(t *testing.T) {
 }
 
 // play tells a machine all of it and gives what it says to the last, notes and timers left out.
-func play(leased bool, told []partitions.Input) string {
-	cfg := partitions.Config{Handling: func(e *event.Envelope) partitions.Handling {
+func play(leased bool, policy partitions.Policy, told []partitions.Input) string {
+	cfg := partitions.Config{Policy: policy, Handling: func(e *event.Envelope) partitions.Handling {
 		if e.Type == "ignored" {
 			return partitions.PassOver
 		}
@@ -177,6 +222,29 @@ func tell(first []partitions.Input, then ...partitions.Input) []partitions.Input
 // owned wakes the unit and has it granted at 7.
 func owned() []partitions.Input {
 	return []partitions.Input{partitions.Wake{}, partitions.AcquireDone{Acquired: partitions.Acquired{Granted: true, Generation: 7}}}
+}
+
+// unclean is owned, and was not given back before.
+func unclean() []partitions.Input {
+	return []partitions.Input{partitions.Wake{}, partitions.AcquireDone{Acquired: partitions.Acquired{Granted: true, Generation: 7, Unclean: true}}}
+}
+
+// suspected recovers at order #8, with #9 suspected so often.
+func suspected(suspicions, alone int) partitions.Input {
+	return partitions.RecoverDone{Checkpoints: checkpoints(8, 0, 0), Tried: &partitions.Tried{Lane: lane("order"), Sequence: 9, Suspicions: suspicions, Alone: alone}}
+}
+
+// withAsides recovers at order #8, with #6 and #7 parked and due.
+func withAsides() partitions.Input {
+	return partitions.RecoverDone{Checkpoints: checkpoints(8, 0, 0), Parked: []partitions.Parked{{Category: "order", Count: 2}}, Due: true}
+}
+
+func parkedAsides(sequences ...event.Sequence) partitions.Input {
+	var in partitions.FetchAsideDone
+	for _, seq := range sequences {
+		in.Entries = append(in.Entries, partitions.Aside{AsideRef: partitions.AsideRef{Lane: lane("order"), Sequence: seq}, Entry: entry("order", seq)})
+	}
+	return in
 }
 
 func checkpoints(order, backfill, payment event.Sequence) []event.Position {

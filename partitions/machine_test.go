@@ -154,12 +154,12 @@ func TestConfigReportsAllFaultsAtOnce(t *testing.T) {
 	}
 	bad := partitions.Config{
 		Traits: partitions.Traits{Leased: true, TTL: 5 * time.Second, Heartbeat: 3 * time.Second, Margin: 2 * time.Second},
-		Policy: 9, Attempts: -1, ReadAhead: 5000, PassedMax: -1, IdleAfter: -1,
+		Policy: 9, Attempts: -1, MaxParked: -1, MaxCrashes: -1, ReadAhead: 5000, PassedMax: -1, IdleAfter: -1,
 		Backoff: partitions.Backoff{Base: time.Second, Max: time.Millisecond},
 		IO:      partitions.Backoff{Base: -1, Max: time.Second},
 	}
 	err := bad.Validate()
-	for _, want := range []string{"policy 9", "attempts is -1", "read-ahead is 5000", "passed-max is -1", "idle-after is -1ns", "backoff goes from 1s to 1ms", "I/O backoff", "one renewal must come in time"} {
+	for _, want := range []string{"policy 9", "attempts is -1", "max-parked is -1", "max-crashes is -1", "read-ahead is 5000", "passed-max is -1", "idle-after is -1ns", "backoff goes from 1s to 1ms", "I/O backoff", "one renewal must come in time"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("does not say %q: %v", want, err)
 		}
