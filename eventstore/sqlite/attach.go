@@ -130,11 +130,9 @@ func openAttached(ctx context.Context, path string) (*connection, error) {
 	if err := checkFormat(ctx, path, c.conn); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	// Whether it can be written shows at the first attempt.
-	if err := c.beginAttached(ctx, path); err != nil {
-		return nil, errors.Join(err, c.close())
+	if err := c.tryToWrite(); err != nil {
+		return nil, errors.Join(explain(path, err), c.close())
 	}
-	c.rollback()
 	return c, nil
 }
 
@@ -241,6 +239,20 @@ func (a *Attached) change(ctx context.Context, who string, f func(*connection) e
 		return trouble(err)
 	}
 	return c.commitAttached(a.path)
+}
+
+// tryToWrite finds out whether the database can be written; to begin a transaction does not tell. It does not wait: where somebody
+// else writes, it can be.
+func (c *connection) tryToWrite() error {
+	_, err := c.exec("BEGIN IMMEDIATE")
+	if err == nil {
+		_, err = c.exec(`DELETE FROM keyhold_acts WHERE FALSE`)
+		c.rollback()
+	}
+	if code(err) == sqlite3.SQLITE_BUSY {
+		return nil
+	}
+	return err
 }
 
 // changeOnce applies f in the transaction that is open.

@@ -23,7 +23,7 @@ const (
 
 // runChild does what this process was started for as a child, and reports whether it was.
 func runChild() bool {
-	does := map[string]func(path string) error{"hold": holdStore, "commit": commitForEver, "fail": failToOpen, "full": commitOnFullDisk}[os.Getenv(childDoes)]
+	does := map[string]func(path string) error{"hold": holdStore, "commit": commitForEver, "fail": failToOpen, "full": commitOnFullDisk, "read": readWithoutRights}[os.Getenv(childDoes)]
 	if does == nil {
 		return false
 	}
@@ -145,6 +145,29 @@ func failToOpen(path string) error {
 	}
 	_, err := Open(path).Start(context.Background(), eventstore.StartOptions{Node: "child"})
 	return err
+}
+
+// readWithoutRights attaches as a user without rights, and says what it can do.
+func readWithoutRights(path string) error {
+	if err := dropRights(); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	a, err := Attach(ctx, path)
+	if err != nil {
+		return err
+	}
+	events, _, err := a.ReadAll(ctx, "", nil, 1)
+	if err != nil {
+		return err
+	}
+	fmt.Println("read", events[0].ID)
+	if _, err := a.Overview(ctx); err != nil {
+		return err
+	}
+	_, err = a.Act(ctx, pausing(event.Unit{Name: "shipping"}))
+	fmt.Println("act:", err)
+	return a.Close()
 }
 
 // commitOnFullDisk commits while its files may not grow any more, and after that again; it says what became of each.
