@@ -2,6 +2,7 @@ package partitions
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +13,9 @@ import (
 
 // TestEverySmallWorld drives real machines through every interleaving of a small world: one unit with one lane and two
 // entries, two owners, a store and a broker, and a few faults: replies that are lost, calls that fail, leases that run out while an
-// owner does not notice, a crash, a drain, a broker that forgets. Effects land once and in order, no stale owner commits, no two owners are inside or
-// serve under valid leases, and from every state the last entry is still applied if no other fault comes.
+// owner does not notice, a crash, a drain, a broker that forgets, an entry that fails and is parked until a person acts. Effects land once and in order, no
+// stale owner commits, no two owners are inside or serve under valid leases, nobody is suspected after a clean release, and from every
+// state the last entry is still applied if no other fault comes.
 //
 // It finds what goes wrong by the shortest way there is. The large worlds are internal/sim's.
 func TestEverySmallWorld(t *testing.T) {
@@ -26,6 +28,18 @@ func TestEverySmallWorld(t *testing.T) {
 		{lost: 1, crashed: 1},
 		{lost: 1, drained: 1},
 		{lost: 1, flushed: 1},
+		{failed: 1},
+		{failed: 1, single: true, lost: 1},
+		{failed: 1, single: true, late: 1},
+		{failed: 1, single: true, crashed: 1},
+		{failed: 1, single: true, drained: 1},
+		{failed: 1, single: true, skipped: 1},
+		{failed: 1, single: true, skipped: 1, lost: 1},
+		{failed: 2, single: true},
+		{unclean: true, single: true, crashed: 2},
+		{unclean: true, single: true, crashed: 2, lost: 1},
+		{unclean: true, single: true, crashed: 2, drained: 1},
+		{unclean: true, late: 1},
 	} {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +47,7 @@ func TestEverySmallWorld(t *testing.T) {
 			if x.wrong != "" {
 				t.Fatalf("%s, after\n%s", x.wrong, x.story)
 			}
-			t.Logf("%d states, %d of them cut off by the highest generation", len(x.states), x.cut)
+			t.Logf("%+v: %d states, %d of them cut off by the highest generation", f, len(x.states), x.cut)
 		})
 	}
 }
@@ -46,6 +60,10 @@ func TestSmallWorldsNeedTheRules(t *testing.T) {
 		"fence":   {late: 1},
 		"amnesty": {flushed: 1},
 		"heal":    {flushed: 1},
+		"park":    {failed: 1, single: true},
+		"behind":  {failed: 1, single: true, skipped: 1},
+		"settle":  {failed: 1, single: true, skipped: 1},
+		"due":     {failed: 1, single: true},
 	} {
 		t.Run(without, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +87,12 @@ type smallWorld struct {
 	row, recovered                event.Generation
 	holder                        int8 // of the lease: 0 nobody, 1 and 2 the owners, 3 one that is no more
 	gen, counter                  event.Generation
+	last                          int8 // who has not given it back, as holder
 	busy, amnesty                 bool
+	parked, told                  uint8 // bit n: entry n+1; and which of them a person is told of
+	due                           bool
+	acted                         [2]bool // and it is on its way to the owner
+	tried                         smallTried
 	expired                       [2]bool // the lease that the machine holds has run out, whether it knows or not
 	faults                                // that there were
 }
@@ -81,6 +104,27 @@ type faults struct {
 	flushed int8 // times that the broker forgets
 	crashed int8
 	drained int8
+	failed  int8 // attempts that cannot succeed
+	skipped int8 // parked entries that a person drops
+	single  bool // there is one owner, or the worlds were too many
+	unclean bool // units that were not given back are said to be unclean, likewise
+}
+
+// smallTried is the row about attempts, Sequence 0 = none.
+type smallTried struct {
+	seq                         event.Sequence
+	attempts, suspicions, alone int8
+}
+
+func (t smallTried) of() *Tried {
+	if t.seq == 0 {
+		return nil
+	}
+	return &Tried{Lane: smallLane, Sequence: t.seq, Attempts: int(t.attempts), Suspicions: int(t.suspicions), Alone: int(t.alone)}
+}
+
+func small(t *Tried) smallTried {
+	return smallTried{t.Sequence, int8(t.Attempts), int8(t.Suspicions), int8(t.Alone)}
 }
 
 type smallKey struct {
@@ -92,8 +136,11 @@ type smallKey struct {
 func (k smallKey) mirrored() smallKey {
 	k.m[0], k.m[1] = k.m[1], k.m[0]
 	k.expired[0], k.expired[1] = k.expired[1], k.expired[0]
-	if k.holder == 1 || k.holder == 2 {
-		k.holder = 3 - k.holder
+	k.acted[0], k.acted[1] = k.acted[1], k.acted[0]
+	for _, who := range []*int8{&k.holder, &k.last} {
+		if *who == 1 || *who == 2 {
+			*who = 3 - *who
+		}
 	}
 	return k
 }
@@ -119,7 +166,7 @@ type exploration struct {
 
 func explore(without string, f faults) *exploration {
 	x := &exploration{without: without, faults: f, ids: make(map[smallKey]int)}
-	start := smallState{}
+	start := smallState{smallWorld: smallWorld{faults: faults{single: f.single}}}
 	for i := range start.m {
 		start.m[i] = newSmallMachine()
 	}
@@ -139,6 +186,9 @@ func newSmallMachine() *Machine {
 		IO:        Backoff{Base: 1, Max: 1},
 		IdleAfter: time.Hour,
 		ReadAhead: 2,
+		Policy:    ParkUnit,
+		Attempts:  2,
+		Backoff:   Backoff{Base: 1, Max: 1},
 	}.WithDefaults()
 	m := New(&cfg, event.Unit{Name: "u", Key: "k"}, []event.LaneRef{smallLane})
 	m.now = 1
@@ -191,7 +241,7 @@ func (x *exploration) findStuck() {
 	good := make([]bool, len(x.states))
 	var queue []int32
 	for i := range x.states {
-		if x.states[i].checkpoint == smallEntries {
+		if x.states[i].applied == smallEntries {
 			good[i] = true
 			queue = append(queue, int32(i))
 		}
@@ -221,7 +271,9 @@ func (x *exploration) findStuck() {
 func (x *exploration) expand(id int) {
 	x.world(id)
 	for i := range 2 {
-		x.owner(id, i)
+		if i == 0 || !x.faults.single {
+			x.owner(id, i)
+		}
 	}
 }
 
@@ -238,13 +290,25 @@ func (x *exploration) world(id int) {
 	if s.produced < smallEntries {
 		step("an entry is published", false, func(w *smallWorld) { w.produced++; w.busy = true })
 	}
-	if s.checkpoint < s.produced && x.without != "heal" {
+	if (s.checkpoint < s.produced || s.due) && x.without != "heal" {
 		step("heal", false, func(w *smallWorld) { w.busy = true })
 	}
 	if s.flushed < x.faults.flushed {
 		step("the broker forgets", true, func(w *smallWorld) {
 			w.flushed++
-			w.holder, w.gen, w.counter, w.busy, w.amnesty = 0, 0, 0, false, true
+			w.holder, w.last, w.gen, w.counter, w.busy, w.amnesty = 0, 0, 0, 0, false, true
+		})
+	}
+	first := s.parked & -s.parked
+	if s.told&first != 0 && !s.due {
+		step("a person has it tried again", false, func(w *smallWorld) { w.due, w.busy, w.acted = true, true, [2]bool{true, !w.single} })
+	}
+	if first != 0 && s.skipped < x.faults.skipped {
+		step("a person drops it", true, func(w *smallWorld) {
+			w.skipped++
+			w.applied = event.Sequence(bits.TrailingZeros8(first) + 1)
+			w.unpark(w.applied)
+			w.busy, w.acted = true, [2]bool{true, !w.single}
 		})
 	}
 	if s.amnesty && !s.valid(0) && !s.valid(1) {
@@ -268,6 +332,11 @@ func (x *exploration) owner(id, i int) {
 	if s.busy && !m.woken {
 		x.step(id, i, name+" is woken", s, Wake{}, 0, false)
 	}
+	if s.acted[i] {
+		acted := s
+		acted.acted[i] = false
+		x.step(id, i, name+" is told that a person acted", acted, Acted{}, 0, false)
+	}
 	if m.asked != callNone {
 		x.answers(id, i, name, s)
 	} else if at := max(m.againDue(), m.retryAt(), m.idleDue()); at > m.now {
@@ -285,9 +354,11 @@ func (x *exploration) owner(id, i int) {
 	if s.crashed < x.faults.crashed {
 		next := s
 		next.crashed++
-		next.m[i], next.expired[i] = newSmallMachine(), false
-		if s.holder == int8(i+1) {
-			next.holder = 3
+		next.m[i], next.expired[i], next.acted[i] = newSmallMachine(), false, false
+		for _, who := range []*int8{&next.holder, &next.last} {
+			if *who == int8(i+1) {
+				*who = 3
+			}
 		}
 		x.visit(id, name+" crashes and starts again", next, false)
 	}
@@ -311,6 +382,11 @@ func (x *exploration) answers(id, i int, name string, s smallState) {
 				x.step(id, i, call+", reply lost", lost, in, 0, true)
 			}
 		}
+	}
+	if s.failed < x.faults.failed && s.m[i].asked == callApply {
+		failed := s
+		failed.failed++
+		x.step(id, i, call+" is poison", failed, ApplyDone{Outcome: Failed, Class: Poison}, 0, true)
 	}
 	if s.lost < x.faults.lost {
 		failed := s
@@ -355,8 +431,10 @@ func (x *exploration) carryOut(id, i int, s *smallState) (Input, bool) {
 		for seq := m.eff.fetch.Positions[0].Sequence + 1; seq <= s.produced; seq++ {
 			in.Entries = append(in.Entries, event.Envelope{Type: "e", Category: smallLane.Category, Key: smallLane.Key, Sequence: seq})
 		}
-		s.busy = s.busy && !(m.eff.fetch.Ack && len(in.Entries) == 0)
+		s.busy = s.busy && !(m.eff.fetch.Ack && len(in.Entries) == 0 && !s.due)
 		return in, true
+	case callParked, callTried, callSettleAside, callFetchAside:
+		return x.aside(id, i, s), true
 	case callApply:
 		return ApplyDone{Outcome: x.commit(id, i, s)}, true
 	case callPassivate:
@@ -368,7 +446,7 @@ func (x *exploration) carryOut(id, i int, s *smallState) (Input, bool) {
 		case s.busy && m.eff.release.IfIdle:
 			return ReleaseDone{Outcome: Busy}, true
 		}
-		s.holder, s.gen = 0, 0
+		s.holder, s.last, s.gen = 0, 0, 0
 		return ReleaseDone{}, true
 	}
 	panic("asks for " + m.asking())
@@ -385,8 +463,12 @@ func (x *exploration) acquire(i int, s *smallState) (Input, bool) {
 	if gen > smallTop {
 		return nil, false
 	}
+	unclean := x.faults.unclean && s.last != 0 && s.last != int8(i+1)
 	s.holder, s.gen, s.counter = int8(i+1), gen, gen
-	return AcquireDone{Acquired: Acquired{Granted: true, Generation: gen}}, true
+	if x.faults.unclean {
+		s.last = s.holder
+	}
+	return AcquireDone{Acquired: Acquired{Granted: true, Generation: gen, Unclean: unclean}}, true
 }
 
 func (x *exploration) recovery(i int, s *smallState) Input {
@@ -399,31 +481,112 @@ func (x *exploration) recovery(i int, s *smallState) Input {
 	if in.Raised {
 		s.recovered = max(s.recovered, s.m[i].gen)
 	}
+	if n := bits.OnesCount8(s.parked); n > 0 && x.without != "park" {
+		in.Parked = []Parked{{Category: smallLane.Category, Count: n}}
+	}
+	in.Due = s.due && x.without != "due"
+	if s.tried.seq > s.checkpoint {
+		in.Tried = s.tried.of()
+	}
 	return in
 }
 
 // commit applies the entry that owner i has in its behavior.
 func (x *exploration) commit(id, i int, s *smallState) Outcome {
-	m, mv := s.m[i], s.m[i].eff.apply.Moves[0]
+	m, e := s.m[i], &s.m[i].eff.apply
+	seq := e.Entry.Sequence
 	other := s.m[1-i]
-	if s.valid(i) && s.valid(1-i) && other.asked == callApply && other.eff.apply.Entry.Sequence != mv.To {
+	if s.valid(i) && s.valid(1-i) && other.asked == callApply && other.eff.apply.Entry.Sequence != seq {
 		x.fail(id, "two entries are in behaviors under valid leases")
 	}
 	switch {
-	case x.without == "raise" && m.gen < s.row, x.without != "raise" && x.without != "fence" && m.gen != s.row:
+	case x.stale(s, m):
 		return Stale
-	case s.checkpoint != mv.From:
+	case e.Aside == nil && s.checkpoint != e.Moves[0].From:
+		return Moved
+	case e.Aside != nil && !s.isFirst(seq) && x.without != "settle":
 		return Moved
 	case m.gen < s.recovered:
-		x.fail(id, "generation %d commits #%d, the unit was recovered at %d", m.gen, mv.To, s.recovered)
-	case mv.To != s.applied+1:
-		x.fail(id, "#%d is applied after #%d", mv.To, s.applied)
+		x.fail(id, "generation %d commits #%d, the unit was recovered at %d", m.gen, seq, s.recovered)
+	case seq != s.applied+1:
+		x.fail(id, "#%d is applied after #%d", seq, s.applied)
 	}
 	if x.without == "raise" {
 		s.row = m.gen
 	}
-	s.checkpoint, s.applied = mv.To, mv.To
+	s.applied = seq
+	if e.Aside != nil {
+		s.unpark(seq)
+		return OK
+	}
+	s.checkpoint = seq
+	if e.Untry {
+		s.tried = smallTried{}
+	}
 	return OK
+}
+
+// stale is the fence.
+func (x *exploration) stale(s *smallState, m *Machine) bool {
+	return x.without == "raise" && m.gen < s.row || x.without != "raise" && x.without != "fence" && m.gen != s.row
+}
+
+// isFirst reports whether an entry is the first that is parked, and due.
+func (s *smallState) isFirst(seq event.Sequence) bool {
+	return s.due && s.parked != 0 && bits.TrailingZeros8(s.parked) == int(seq-1)
+}
+
+func (s *smallWorld) unpark(seq event.Sequence) {
+	s.parked &^= 1 << (seq - 1)
+	s.due = s.parked != 0
+}
+
+// aside answers what has to do with entries that are set aside, and with attempts.
+func (x *exploration) aside(id, i int, s *smallState) Input {
+	m := s.m[i]
+	switch {
+	case m.asked == callFetchAside:
+		in := FetchAsideDone{}
+		for seq := event.Sequence(1); seq <= smallEntries && s.due; seq++ {
+			if s.parked&(1<<(seq-1)) != 0 {
+				in.Entries = append(in.Entries, Aside{AsideRef: AsideRef{Lane: smallLane, Sequence: seq}, Entry: event.Envelope{Type: "e", Category: smallLane.Category, Key: smallLane.Key, Sequence: seq}})
+			}
+		}
+		return in
+	case x.stale(s, m):
+		return unanswered(m.asked, Stale)
+	}
+	switch m.asked {
+	case callParked:
+		e := &m.eff.parked
+		if s.checkpoint != e.Moves[0].From || e.Parked[0].Reason == "" && s.parked == 0 && x.without != "behind" {
+			return WriteParkedDone{Outcome: Moved}
+		}
+		for _, f := range e.Parked {
+			s.parked |= 1 << (f.Sequence - 1)
+			if f.Reason != "" {
+				s.told |= 1 << (f.Sequence - 1)
+			}
+		}
+		s.checkpoint = e.Moves[0].To
+		if e.Untry {
+			s.tried = smallTried{}
+		}
+		return WriteParkedDone{}
+	case callTried:
+		s.tried = small(m.eff.write.Tried)
+		if s.tried.alone > s.crashed+s.late+1 {
+			x.fail(id, "#%d was alone %d times", s.tried.seq, s.tried.alone)
+		}
+		return WriteTriedDone{}
+	}
+	e := &m.eff.settle
+	if !s.isFirst(e.Aside.Sequence) {
+		return SettleAsideDone{Outcome: Moved}
+	}
+	s.due = false
+	s.told |= s.parked & -s.parked
+	return SettleAsideDone{}
 }
 
 // unanswered is the answer of a call that did not work out, nil where there is none.
@@ -439,6 +602,14 @@ func unanswered(c call, o Outcome) Input {
 		return ApplyDone{Outcome: o}
 	case callRelease:
 		return ReleaseDone{Outcome: o}
+	case callParked:
+		return WriteParkedDone{Outcome: o}
+	case callTried:
+		return WriteTriedDone{Outcome: o}
+	case callFetchAside:
+		return FetchAsideDone{Outcome: o}
+	case callSettleAside:
+		return SettleAsideDone{Outcome: o}
 	}
 	return nil
 }
@@ -453,6 +624,11 @@ type machineKey struct {
 	entries, failures, attempts                      int
 	asked                                            call
 	ack, ifIdle                                      bool
+	acted, actedAgain, due, suspect, based, counted  bool
+	settle, asideWaits, owes, must, behind           bool
+	parked, asides, asideFails                       int
+	aside                                            event.Sequence
+	tried, base, owed, writing                       smallTried
 }
 
 func (m *Machine) key() machineKey {
@@ -468,7 +644,24 @@ func (m *Machine) key() machineKey {
 	if len(m.entries) > 0 {
 		k.first = m.entries[0].Sequence
 	}
+	k.acted, k.actedAgain, k.due, k.suspect, k.based, k.counted = m.acted, m.actedAgain, m.due, m.suspect, m.based, m.counted
+	k.settle, k.asideWaits, k.owes, k.must = m.settle != nil, m.asideTry.again > m.now, m.owed != nil, m.must
+	k.parked, k.asides, k.asideFails = len(m.parked), len(m.asides), m.asideTry.fails
+	k.tried, k.base = small(&m.tried), small(&m.base)
+	if k.parked > 0 {
+		k.parked = m.parked[0].Count
+	}
+	if k.asides > 0 {
+		k.aside = m.asides[0].Sequence
+	}
+	if k.owes {
+		k.owed = small(m.owed)
+	}
 	switch m.asked {
+	case callParked:
+		k.parked, k.behind = len(m.eff.parked.Parked), m.eff.parked.Parked[0].Reason == ""
+	case callTried:
+		k.writing = small(m.eff.write.Tried)
 	case callFetch:
 		k.ack = m.eff.fetch.Ack
 	case callRelease:
@@ -486,9 +679,20 @@ func (m *Machine) clone() *Machine {
 	c := *m
 	c.out = nil
 	c.lanes = slices.Clone(m.lanes)
+	c.parked = slices.Clone(m.parked)
+	if m.owed != nil {
+		owed := *m.owed
+		c.owed = &owed
+	}
+	c.eff.failures = slices.Clone(m.eff.failures)
+	c.eff.parked.Parked, c.eff.parked.Moves = c.eff.failures, nil
+	c.eff.write.Tried = &c.eff.tried
 	c.eff.positions = slices.Clone(m.eff.positions)
 	c.eff.fetch.Positions = c.eff.positions
 	c.eff.moves = slices.Clone(m.eff.moves)
-	c.eff.apply.Moves, c.eff.passed.Moves = c.eff.moves, c.eff.moves
+	c.eff.apply.Moves, c.eff.passed.Moves, c.eff.parked.Moves = c.eff.moves, c.eff.moves, c.eff.moves
+	if m.eff.apply.Aside != nil {
+		c.eff.apply.Aside, c.eff.apply.Moves = &c.eff.aside, nil
+	}
 	return &c
 }
