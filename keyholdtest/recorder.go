@@ -18,6 +18,7 @@ type recorder struct {
 	eventstore.Store
 	journal *journal
 	spoil   atomic.Bool // the events of the next commit
+	jobs    jobs
 }
 
 func (r *recorder) Begin(who string) eventstore.Tx {
