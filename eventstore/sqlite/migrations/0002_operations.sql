@@ -75,6 +75,7 @@ CREATE TABLE keyhold_acts (
   time     INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX keyhold_acts_unit ON keyhold_acts (name, key);
+CREATE INDEX keyhold_acts_name ON keyhold_acts (name);
 
 -- Acts on many rows. A job takes rows in order of (key, category, lane, sequence), or units in order of (key, halt before parked
 -- events), and at_* is what it took last.
