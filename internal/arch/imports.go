@@ -140,15 +140,18 @@ func refuseOwn(table []row, from row, f *file, target string) string {
 
 // refuseForeign says why f may not import a package of another module, "" when it may.
 func refuseForeign(deps []dependency, from row, f *file, importPath string) string {
-	for _, d := range deps {
-		if !covers(d.module+"/...", importPath) {
-			continue
+	var d dependency // the deepest that has the package: a module may lie within another's path
+	for _, other := range deps {
+		if covers(other.module+"/...", importPath) && len(other.module) > len(d.module) {
+			d = other
 		}
-		for _, in := range d.in {
-			if in == "tests" && (f.test || from.kit) || covers(in, f.pkg) {
-				return ""
-			}
+	}
+	for _, in := range d.in {
+		if in == "tests" && (f.test || from.kit) || covers(in, f.pkg) {
+			return ""
 		}
+	}
+	if d.module != "" {
 		return fmt.Sprintf("%q may not import %s: %s (internal/arch/modules.go)", f.pkg, d.module, d.why)
 	}
 	return fmt.Sprintf("imports %s, a dependency that nobody decided on: see docs/adr/0002 and internal/arch/modules.go", importPath)
