@@ -405,3 +405,30 @@ func TestALedgerThatIsNoSuspectDoesNotWaitAtTheGate(t *testing.T) {
 		b.saw.applied.Wait(t)
 	})
 }
+
+// What was set aside and is due was in hand as well: it is not counted, since a person asked for it, but nobody is beside it.
+func TestAnEventSetAsideThatIsDueAfterAnUncleanEndRunsAlone(t *testing.T) {
+	t.Parallel()
+	store := memory.Open()
+	var m mendable
+	h := m.handler(actors.ParkSequence, 1)
+	t.Run("parked", func(t *testing.T) {
+		b := setupOn(t, store, nil, []actors.Definition{h}, byHand)
+		b.registered(t, h)
+		b.publish(t, amounts(1, 2)...)
+		if err := b.Drive(t.Context(), ledgerC, lane("c"), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.act(t, eventstore.ActRetry, ledgerC, event.Position{Lane: lane("c"), Sequence: 1})
+	})
+	m.mend(1)
+	b := setupUnclean(t, store, []actors.Definition{h})
+	if s := b.saw.suspected.Wait(t); s != (suspected{ledgerC, 1, 0, true}) {
+		t.Errorf("suspected: %+v", s)
+	}
+	b.saw.unparked.Wait(t)
+	b.same(t, "effects", audited(1, 2), b.effects(t, "c"))
+}
