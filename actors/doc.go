@@ -5,20 +5,14 @@
 // entity's id):
 //
 //   - One thing at a time. Events, commands, queries and timers of one unit never run at once; different units run in parallel.
-//
 //   - One commit. What a behavior emits, sends and writes through Tx, and the checkpoint of the event that it handled, are
 //     durable together or not at all.
-//
 //   - Nothing half done survives in memory. A handler's instance, or an entity's state, is thrown away whenever an attempt
 //     did not commit; the next attempt begins from what the store has.
-//
 //   - A panic, an error or a hang is a failure of that event. It never reaches another unit, nor the actor library below.
-//
 //   - Every ask is answered: by the behavior, or by a typed error that says whether asking again is safe ([Retryable]).
-//
 //   - What cannot be applied stops its unit, is set aside, or is parked together with what comes after it ([Policy]); what was set aside
 //     is applied after all when a person says so, once and in order.
-//
 //   - An event that may have ended the process is tried with care: from the second time on with no other such event beside it on this
 //     node, and no more after [Config].MaxCrashes.
 //
