@@ -1,6 +1,7 @@
 package eventstoretest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -24,12 +25,14 @@ type check struct {
 	run  func(f *fixture)
 }
 
-// Run runs the suite. open is called once for each behaviour, each time for an empty store.
-func Run(t *testing.T, open func(t *testing.T) Harness) {
-	groups := []struct {
+// Run runs the suite. open is called once for each behaviour, each time for an empty store. only
+// names the groups to run; none = all.
+func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
+	type group struct {
 		name   string
 		checks []check
-	}{
+	}
+	groups := []group{
 		{"Lifecycle", lifecycle},
 		{"Streams", streams},
 		{"ReadAll", readAll},
@@ -59,7 +62,15 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"Projections", projections},
 		{"Projections with SQL", projectionSQL},
 	}
+	for _, name := range only {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
+			t.Fatalf("no group is called %q", name)
+		}
+	}
 	for _, g := range groups {
+		if len(only) > 0 && !slices.Contains(only, g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.checks {
