@@ -72,5 +72,5 @@ func TestOperatorBesideTheOwnerKeepsThePromisesOfThePort(t *testing.T) {
 				stopNow(t, last.owner)
 			},
 		}
-	})
+	}, "Halts", "Acts on halts", "Acts on parked events", "Acts", "Pauses", "Jobs on dead letters", "Jobs on units", "Jobs", "Handlers", "Overview", "Partitions", "Unit state")
 }
