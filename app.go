@@ -15,6 +15,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/projection"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -59,10 +60,12 @@ func (a *App) Register(declarations ...Declaration) {
 		switch d := d.(type) {
 		case actors.Definition:
 			a.mu.declared.behaviors = append(a.mu.declared.behaviors, d)
+		case projection.Definition:
+			a.mu.declared.projections = append(a.mu.declared.projections, d)
 		case Category:
 			a.mu.declared.categories = append(a.mu.declared.categories, d)
 		default:
-			a.mu.faults = append(a.mu.faults, fmt.Errorf("register: argument %d is a %T: pass an Entity, a Handler or a Category, as a value", i+1, d))
+			a.mu.faults = append(a.mu.faults, fmt.Errorf("register: argument %d is a %T: pass an Entity, a Handler, a Projection or a Category, as a value", i+1, d))
 		}
 	}
 }
@@ -146,17 +149,27 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 
 // run starts what works on the store, which is started.
 func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id eventstore.Identity, t bound) error {
+	if err := a.checkProjectionNames(ctx, p); err != nil {
+		return err
+	}
 	saved, err := a.register(ctx, p, r.router.types, id)
 	if err != nil {
 		return err
 	}
-	if r.acts.last, err = a.cfg.Store.LastAct(ctx); err != nil { // before units read what was done up to now
+	projections, err := a.projecting(in, r, id)
+	if err != nil {
+		return err
+	}
+	r.projections = projections
+	last, err := a.cfg.Store.LastAct(ctx) // before units read what was done up to now
+	if err != nil {
 		return fmt.Errorf("look for acts: %w", err)
 	}
+	r.acts.from(last)
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
 	runtime, err := actors.NewRuntime(actors.Config{
 		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: r.router.types, Keys: a.cfg.keyRules(), Route: r.router.Route,
-		Committed: a.cfg.Transport.Committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
+		Committed: r.committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
 		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize, MaxCrashes: a.cfg.MaxCrashes,
 	})
 	if err != nil {
@@ -167,6 +180,9 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 		return err
 	}
 	if err := r.watch(); err != nil {
+		return err
+	}
+	if err := errors.Join(projections.Start(ctx), a.reportProjections(ctx)); err != nil {
 		return err
 	}
 	if err := a.retention.Start(ctx, a.retain); err != nil {

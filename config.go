@@ -36,6 +36,8 @@ type Config struct {
 
 	Logger   *slog.Logger // default: text to standard error, from level Info
 	Observer Observer     // told beside the log
+	// Projections is told beside the log what happens to projections.
+	Projections ProjectionObserver
 	// Telemetry, such as telemetry.New(telemetry.Options{}), tells a monitoring system beside both. Default: none.
 	Telemetry Telemetry
 }

@@ -97,6 +97,9 @@ func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 
 func (a *App) committed(ctx context.Context, tails []event.Tail) {
 	if len(tails) > 0 {
+		if r, err := a.live(); err == nil {
+			r.projections.Wake(tails)
+		}
 		a.transportFault(a.cfg.Transport.Committed(ctx, tails))
 	}
 }
@@ -168,7 +171,12 @@ func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
 // Notify has the application look at once for events that were committed to its store by something else than the
 // application itself.
 func (a *App) Notify() {
-	if n, ok := a.cfg.Transport.(interface{ Notify() }); ok && a.Running() {
+	r, err := a.live()
+	if err != nil {
+		return
+	}
+	r.projections.WakeAll()
+	if n, ok := a.cfg.Transport.(interface{ Notify() }); ok {
 		n.Notify()
 	}
 }

@@ -18,31 +18,48 @@ const (
 
 // acts are what people did on the store, as far as this start has taken it up.
 type acts struct {
-	last int64 // id of the last one looked at; of the look's goroutine, once started
-
 	mu struct {
 		sync.Mutex
-		own map[int64]bool // done in this process and taken up at once, and not looked at yet
+		last int64          // id of the last one looked at
+		own  map[int64]bool // done in this process and taken up at once, and not looked at yet
 	}
 }
 
-// own notes an act that was done in this process.
-func (a *acts) own(done eventstore.ActRecord) {
-	if done.ID == 0 {
-		return
-	}
+func (a *acts) from(last int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.mu.last = last
+}
+
+func (a *acts) last() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.last
+}
+
+// own notes an act that was done in this process, and reports whether it is still to be taken up: a look may have found it before.
+// One whose id is not known is.
+func (a *acts) own(id int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if id == 0 {
+		return true
+	}
+	if id <= a.mu.last {
+		return false
+	}
 	if a.mu.own == nil {
 		a.mu.own = map[int64]bool{}
 	}
-	a.mu.own[done.ID] = true
+	a.mu.own[id] = true
+	return true
 }
 
-// foreign reports whether an act that was found is to be taken up: not one of this process.
-func (a *acts) foreign(id int64) bool {
+// found notes an act that a look found, and reports whether it is to be taken up.
+func (a *acts) found(id int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.mu.last = id
 	own := a.mu.own[id]
 	delete(a.mu.own, id)
 	return !own
@@ -80,15 +97,14 @@ func (r *running) look(ctx context.Context) {
 
 func (r *running) lookOnce(ctx context.Context) error {
 	for {
-		found, err := r.app.cfg.Store.ActsAfter(ctx, r.acts.last, lookLimit)
+		found, err := r.app.cfg.Store.ActsAfter(ctx, r.acts.last(), lookLimit)
 		if err != nil {
 			return err
 		}
 		for _, done := range found {
-			if r.acts.foreign(done.ID) {
+			if r.acts.found(done.ID) {
 				r.take(done)
 			}
-			r.acts.last = done.ID
 		}
 		if len(found) < lookLimit {
 			return nil
@@ -101,6 +117,9 @@ func (r *running) take(done eventstore.ActRecord) {
 	ofJob := done.Job != 0 && done.Unit.Key != "" // one of many, which the lines about the job stand for
 	if done.ID != 0 && !ofJob {
 		r.logAct(done)
+	}
+	if r.takeProjection(done) {
+		return
 	}
 	switch done.Kind {
 	case eventstore.ActRetry, eventstore.ActSkip, eventstore.ActDeadLetter:

@@ -32,12 +32,18 @@ func (a *App) Admin() *admin.Desk {
 			return err
 		},
 		Acted: func(done eventstore.ActRecord) {
-			if r, err := a.live(); err == nil {
-				r.acts.own(done)
+			if r, err := a.live(); err == nil && r.acts.own(done.ID) {
 				r.take(done)
 			}
 		},
 		Inspect: a.inspect,
+		Projection: func(ctx context.Context, name string, build int) (*admin.ProjectionFigures, error) {
+			r, err := a.live()
+			if err != nil {
+				return nil, err
+			}
+			return r.projectionFigures(ctx, name, build)
+		},
 	}})
 }
 

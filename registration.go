@@ -12,6 +12,7 @@ import (
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/projection"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -23,8 +24,9 @@ type Declaration interface {
 
 // declared is everything an application registered.
 type declared struct {
-	behaviors  []actors.Definition
-	categories []Category
+	behaviors   []actors.Definition
+	projections []projection.Definition
+	categories  []Category
 }
 
 // category is what all declarations together say of one category.
@@ -62,6 +64,7 @@ func resolve(in declared, types *codec.Registry, caps transport.Capabilities) (*
 	r.keys()
 	r.route()
 	r.handlers()
+	r.projections(in.projections)
 	return r.plan, errors.Join(r.faults...)
 }
 

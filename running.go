@@ -10,6 +10,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
+	"github.com/keyhold/keyhold/projection"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -22,8 +23,10 @@ const (
 type running struct {
 	app     *App
 	runtime *actors.Runtime // nil in a start that failed early
-	router  *router
-	names   []string // of handlers and entity kinds, in order
+
+	projections *projection.Runtime // nil in a start that failed early
+	router      *router
+	names       []string // of handlers and entity kinds, in order
 
 	subscriptions []transport.Subscription
 	acts          acts
@@ -167,9 +170,13 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 	if delivers != nil {
 		delivers = patiently(ctx, r.app.cfg.Transport.Stop)
 	}
+	var projects error
+	if r.projections != nil {
+		projects = patiently(ctx, r.projections.Stop)
+	}
 	purges := patiently(ctx, r.app.retention.Stop)
-	if inside || delivers != nil || purges != nil || operates != nil {
-		return false, errors.Join(works, delivers, purges, operates)
+	if inside || delivers != nil || projects != nil || purges != nil || operates != nil {
+		return false, errors.Join(works, delivers, projects, purges, operates)
 	}
 	closes := patiently(ctx, r.app.cfg.Store.Stop)
 	if closes == nil {

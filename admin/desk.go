@@ -40,6 +40,8 @@ type Live struct {
 	Acted func(eventstore.ActRecord)
 	// Inspect tells what a unit is doing; nil for one that is at rest. May be nil.
 	Inspect func(ctx context.Context, u event.Unit) (*Activity, error)
+	// Projection tells how a build of a projection gets on; nil for one that does not run here. May be nil.
+	Projection func(ctx context.Context, name string, build int) (*ProjectionFigures, error)
 }
 
 // New makes a desk. It does no I/O. The store must be started or attached before the desk is used.

@@ -56,6 +56,11 @@ func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
 		}
 		found = append(found, of...)
 	}
+	of, err := d.projectionProblems(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, of...)
 	rank := func(p Problem) int {
 		if p.Note {
 			return len(gravity) + slices.Index(gravity, p.Kind)
