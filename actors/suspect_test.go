@@ -432,3 +432,42 @@ func TestAnEventSetAsideThatIsDueAfterAnUncleanEndRunsAlone(t *testing.T) {
 	b.saw.unparked.Wait(t)
 	b.same(t, "effects", audited(1, 2), b.effects(t, "c"))
 }
+
+// What served asks at the gate is put away in good state, also when the turn never comes.
+func TestAnEntityThatServedAsksAtTheGateIsPassivated(t *testing.T) {
+	t.Parallel()
+	for name, suspicions := range map[string]int{"before it is counted": 1, "after it is counted": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := died(t, map[string]int{"a": 1}, 1)
+				command(t, store, "x", suspicions)
+				var h held
+				var passivated atomic.Int32
+				def, entity := h.handler(), accounts()
+				entity.OnPassivate = func(_ context.Context, _ string, s account) {
+					if s.Total == 7 {
+						passivated.Add(1)
+					}
+				}
+				b := setupUnclean(t, store, []actors.Definition{def, entity}, byHand)
+				b.takeOver(t, def, entity)
+				b.Wake(event.Unit{Name: "ledger", Key: "a"})
+				<-h.inside
+				b.Wake(event.Unit{Name: "account", Key: "x"})
+				synctest.Wait()
+				b.deposit(t, "x", 7)
+				stopped := make(chan error, 1)
+				go func() { stopped <- b.Stop(t.Context()) }()
+				synctest.Wait()
+				if passivated.Load() != 1 {
+					t.Errorf("OnPassivate was called %d times", passivated.Load())
+				}
+				close(h.letGo)
+				if err := <-stopped; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
