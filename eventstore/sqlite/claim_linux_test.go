@@ -126,3 +126,42 @@ func locksOn(t *testing.T, path string) int {
 	}
 	return n
 }
+
+// SQLite's locks on a file go when this process closes any descriptor of it. An operator who lost them would write into a log that the next
+// owner deletes.
+func TestOperatorKeepsItsLocksWhenAStoreOfItsProcessEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.register([]string{"shipping", "order"})
+	b.mustCommit(publish("e-1"))
+	a := attach(t, b.path)
+	if _, err := a.Overview(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	next := startChild(t, "hold", b.path)
+	next.line(t)
+	if err := next.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := a.Act(t.Context(), pausing(shipping))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := attach(t, b.path).LastAct(t.Context()); err != nil || last != done.ID {
+		t.Errorf("the last act is %d, %v, want %d: it is lost", last, err, done.ID)
+	}
+	claims.Lock()
+	defer claims.Unlock()
+	for _, f := range claims.left {
+		if f.Name() == b.path {
+			t.Errorf("%s is still open", f.Name())
+		}
+	}
+}
