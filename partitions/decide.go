@@ -50,7 +50,7 @@ func (m *Machine) next() bool {
 
 // drop gives up an activation whose lease must not be relied on. The lease itself is left to lapse.
 func (m *Machine) drop() {
-	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.due || m.passed > 0 || m.mustAck()
+	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.passed > 0 || m.mustAck()
 	m.forget()
 	m.own, m.lost, m.suspect = none, "", false
 	m.backOff(m.failures)

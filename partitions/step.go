@@ -340,7 +340,6 @@ func (m *Machine) releaseDone(in ReleaseDone) {
 		m.unread, m.idleSince = true, m.now
 	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
 		// Where it is not certain, it will lapse, or an acquisition supersedes it.
-		m.unread = m.unread || m.due
 		m.forget()
 		m.own, m.lost, m.suspect = none, "", false
 	default:

@@ -141,11 +141,4 @@ func (m *Machine) forgetAttempts() {
 		m.lanes[i].attempts, m.lanes[i].retryAt = 0, 0
 	}
 	m.asideTry = asideTry{}
-	switch {
-	case m.owed == nil:
-	case m.must:
-		m.owed.Attempts, m.owed.Error, m.owed.Again = 0, "", 0
-	default:
-		m.owed = nil
-	}
 }
