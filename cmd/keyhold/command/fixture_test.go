@@ -243,6 +243,7 @@ func (d *desktop) command(args ...string) *cobra.Command {
 
 var (
 	storeID = regexp.MustCompile(`store [0-9a-f]{32}`)
+	format  = regexp.MustCompile(`format [0-9]+`)
 	future  = regexp.MustCompile(`in [0-9]+d[0-9]+h \(20[^)]*\)`)
 )
 
@@ -250,5 +251,6 @@ var (
 func (d *desktop) scrub(text string) string {
 	text = strings.ReplaceAll(text, d.db, "shop.db")
 	text = storeID.ReplaceAllString(text, "store 0123456789abcdef")
+	text = format.ReplaceAllString(text, "format N")
 	return future.ReplaceAllString(text, "just now")
 }
