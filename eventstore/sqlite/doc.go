@@ -19,6 +19,10 @@
 // for a second before it is interrupted, and so may one that gives its next row, or has no context, once the unit of work's is done. Interrupting one that writes, INSERT OR ROLLBACK and RAISE(ROLLBACK) make SQLite give up the whole
 // transaction: then the others of the group are committed anew, but for those with SQL, which are told that it was not their doing ([eventstore.ErrTrouble]).
 //
+// An operator reaches the store beside the process that owns it, or while nobody does ([Attach]): it takes no ownership, and each act is one
+// short transaction that waits for its turn between those of the owner. Overviews cost what is stopped or set aside, not what there is:
+// sums over lanes are kept in the transactions that change what they sum up.
+//
 // # Not promised
 //
 // A network file system (its locks, and the shared memory of the write-ahead log, do not work there). Any other program
@@ -28,5 +32,7 @@
 //
 // migrations/ has the layout, with what each table is for. Reading order: store.go (what a start does), tx.go, job.go, writer.go
 // (groups), visit.go (the application's SQL), guard.go (what keeps it inside its unit of work; interrupt.go ends what runs on), connection.go, apply.go (what
-// a commit writes), then the role you need. owner.go and claim_linux.go are the locks, wal.go keeps the write-ahead log short.
+// a commit writes; aside.go, counts.go), then the role you need. operations.go is what owner and operator share, attach.go the operator's
+// way in; acts.go, handlers.go and jobstep.go carry out what package eventstore decides. owner.go and claim_linux.go are the locks, mark_linux.go
+// tells who has one without taking it, wal.go keeps the write-ahead log short.
 package sqlite
