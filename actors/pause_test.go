@@ -76,6 +76,8 @@ func TestAPausedEntityAnswersAsksAndReadsNoCommands(t *testing.T) {
 		for range 2 { // the second time it is known to have been resumed
 			b.act(t, eventstore.ActPause, u, event.Position{})
 			b.saw.paused.Wait(t)
+			b.Resume(u) // another act, which changes nothing of that
+			synctest.Wait()
 			before := b.balance(t, "a")
 			if err := b.Send(t.Context(), ref("a"), &Deposit{Client: "c", Amount: 10}); err != nil {
 				t.Fatal(err)
@@ -84,6 +86,7 @@ func TestAPausedEntityAnswersAsksAndReadsNoCommands(t *testing.T) {
 			if got := b.deposit(t, "a", 1); got != before+1 {
 				t.Errorf("total is %d, want %d: the sent command waits", got, before+1)
 			}
+			synctest.Wait()
 			if a, live := b.Inspect(u); !live || a.Phase != partitions.PhasePaused {
 				t.Errorf("it is %+v", a)
 			}
@@ -94,6 +97,8 @@ func TestAPausedEntityAnswersAsksAndReadsNoCommands(t *testing.T) {
 				t.Errorf("balance is %d, want %d", got, before+11)
 			}
 		}
+		nothingLeft(t, "paused", &b.saw.paused)
+		nothingLeft(t, "resumed", &b.saw.resumed)
 	})
 }
 
@@ -288,6 +293,10 @@ func TestADriveToTheEndIncludesWhatWasSetAside(t *testing.T) {
 		} {
 			var m mendable
 			h := m.handler(actors.ParkSequence, 1)
+			h.New = func(key string) *ledger {
+				<-pause(t, time.Second) // whoever does not wait for it has gone on by then
+				return &ledger{client: key}
+			}
 			b := setup(t, []actors.Definition{h}, byHand)
 			b.registered(t, h)
 			b.publish(t, amounts(1, 3)...)

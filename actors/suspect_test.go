@@ -471,3 +471,33 @@ func TestAnEntityThatServedAsksAtTheGateIsPassivated(t *testing.T) {
 		})
 	}
 }
+
+// An ask that is served at the gate may end the goroutine: then the unit waits there no more, and holds up nobody.
+func TestAnAskThatEndsTheGoroutineAtTheGateHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := died(t, map[string]int{"a": 1, "b": 1}, 1)
+		command(t, store, "x", 1)
+		var h held
+		def, entity := h.handler(), accounts()
+		def.Timeout = time.Minute
+		entity.Queries = actors.Queries[account]{actors.OnQuery(func(actors.Query, account, *Balance) (*Total, error) {
+			runtime.Goexit()
+			return nil, nil
+		})}
+		b := setupUnclean(t, store, []actors.Definition{def, entity}, byHand)
+		b.takeOver(t, def, entity)
+		for _, u := range []event.Unit{{Name: "ledger", Key: "a"}, {Name: "account", Key: "x"}, {Name: "ledger", Key: "b"}} {
+			b.Wake(u) // in line in this order
+			synctest.Wait()
+		}
+		if first := <-h.inside; first != "a" {
+			t.Fatalf("%s is inside", first)
+		}
+		if _, err := b.Ask(t.Context(), ref("x"), &Balance{}); err == nil {
+			t.Error("answered")
+		}
+		close(h.letGo)
+		b.saw.applied.WaitFor(t, func(e event.Envelope) bool { return e.Key == "b" })
+	})
+}
