@@ -162,8 +162,12 @@ func readWithoutRights(path string) error {
 		return err
 	}
 	fmt.Println("read", events[0].ID)
-	if _, err := a.Overview(ctx); err != nil {
+	o, err := a.Overview(ctx)
+	if err != nil {
 		return err
+	}
+	if o.Owner == nil && !o.Unclean {
+		fmt.Println("owner unknown")
 	}
 	_, err = a.Act(ctx, pausing(event.Unit{Name: "shipping"}))
 	fmt.Println("act:", err)

@@ -210,15 +210,29 @@ func stopsQuery(f *eventstore.Filter, began time.Time) (query string, args []any
 			AND p.ordinal = (SELECT min(ordinal) FROM keyhold_parked WHERE name = p.name AND key = p.key)`, append(args, more...)
 }
 
+// stopsOf reads the stops that a job takes next. It begins at its place in both tables and reads no more of either than may be needed, as the
+// writer waits for it at each step.
 func stopsOf(ctx context.Context, q queryer, f eventstore.Filter, began time.Time, after event.Position, limit int) (found []stop, err error) {
-	query, args := stopsQuery(&f, began)
-	err = each(ctx, q, `SELECT key, kind FROM (`+query+`) WHERE (key, kind) > (?, ?) ORDER BY key, kind LIMIT ?`,
-		append(args, after.Lane.Key, after.Sequence, limit), func(rows *sql.Rows) error {
-			s := stop{unit: event.Unit{Name: f.Handler}}
-			err := rows.Scan(&s.unit.Key, &s.kind)
-			found = append(found, s)
-			return err
-		})
+	halts, args := rowsOf(&f, "h", "since", began)
+	parked, more := rowsOf(&f, "p", "time", began)
+	key, kind := after.Lane.Key, after.Sequence
+	args = append([]any{f.Handler, key, f.Handler}, args...)
+	args = append(args, key, key, kind, limit, f.Handler)
+	args = append(append(args, more...), key, kind, limit, limit)
+	err = each(ctx, q, `WITH RECURSIVE keys (key) AS (SELECT min(key) FROM keyhold_parked WHERE name = ? AND key >= ?
+			UNION ALL SELECT (SELECT min(key) FROM keyhold_parked WHERE name = ? AND key > k.key) FROM keys k WHERE k.key IS NOT NULL ORDER BY 1)
+		SELECT key, kind FROM (
+			SELECT * FROM (SELECT h.key AS key, 1 AS kind FROM keyhold_halts h LEFT JOIN keyhold_checkpoints c ON c.name = h.name AND c.lane = h.lane
+				WHERE `+halts+` AND h.sequence > coalesce(c.sequence, 0) AND h.key >= ? AND (h.key, 1) > (?, ?) ORDER BY h.key LIMIT ?)
+			UNION ALL SELECT * FROM (SELECT p.key, 2 FROM keys k CROSS JOIN keyhold_parked p
+				ON p.ordinal = (SELECT min(ordinal) FROM keyhold_parked WHERE name = ? AND key = k.key)
+				WHERE k.key IS NOT NULL AND `+parked+` AND p.due = 0 AND (p.key, 2) > (?, ?) LIMIT ?))
+		ORDER BY key, kind LIMIT ?`, args, func(rows *sql.Rows) error {
+		s := stop{unit: event.Unit{Name: f.Handler}}
+		err := rows.Scan(&s.unit.Key, &s.kind)
+		found = append(found, s)
+		return err
+	})
 	return found, err
 }
 

@@ -102,6 +102,11 @@ func TestOperatorWithoutRightsReadsAndIsToldWhyItCannotAct(t *testing.T) {
 		{"stopped, file", 0o777, stopped, []string{"read e-1", "store cannot be written from here", "cannot be written"}},
 		{"stopped, directory", 0o755, stopped, []string{"read e-1", "store cannot be written from here", "cannot be written"}},
 		{"owned", 0o755, func(*testing.T, string, *Store) {}, []string{"read e-1", "store cannot be written from here"}},
+		{"owned by who cannot be read", 0o755, func(t *testing.T, path string, _ *Store) {
+			if err := os.Chmod(path+".lock", 0); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"read e-1", "owner unknown", "store cannot be written from here"}},
 		{"killed, without its shared memory", 0o755, func(t *testing.T, path string, s *Store) {
 			image := crashImage(t, path)
 			stopped(t, path, s)

@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 
 	"github.com/keyhold/keyhold/event"
@@ -25,11 +27,11 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 			if end > eventstore.MaxRecent {
 				o.Recent = eventstore.Position(strconv.FormatInt(end-eventstore.MaxRecent, 10))
 			}
-			var err error
-			if o.Owner, err = s.holder(); err != nil {
-				return err
+			owner, unknown := s.holder()
+			if unknown != nil && !errors.Is(unknown, fs.ErrPermission) {
+				return unknown
 			}
-			o.Unclean = o.Owner == nil && !clean
+			o.Owner, o.Unclean = owner, owner == nil && unknown == nil && !clean
 			return overview(ctx, q, &o)
 		})
 	})
