@@ -37,7 +37,7 @@ type actor struct {
 	instance *instance
 	cancel   func()  // tells the user code inside to hurry
 	next     *record // that its suspicion is about
-	doubt    bool    // whether the store has counted it
+	doubt    bool    // what the store has counted
 }
 
 // instance is a behavior's memory: how many units of work the unit has behind it.
@@ -321,6 +321,9 @@ func (n *node) carryOut(a *actor, e partitions.Effect) {
 		n.setTimer(a, e.At)
 	case *partitions.Idle:
 		n.actors[u.number] = nil
+		if a.doubt && a.next != nil {
+			a.next.alone++ // a process that owns its store leaves no word that the unit was given up in good order
+		}
 		if e.Because == partitions.PhaseWaiting {
 			n.last[u.number] = w.now.Add(2 * ttl)
 		}

@@ -53,7 +53,7 @@ func (n *node) writeTried(a *actor, e *partitions.WriteTried) {
 		}
 	}
 	n.commit(a, work{gen: e.Generation, tried: &row}, func(o partitions.Outcome) partitions.Input {
-		a.doubt = o == partitions.Unknown
+		a.doubt = o != partitions.OK
 		return partitions.WriteTriedDone{Outcome: o}
 	})
 }
