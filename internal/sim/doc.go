@@ -2,7 +2,11 @@
 // partitions, on nodes that freeze, crash, drain and lose messages, over a model of the store and of a broker that lapses leases,
 // forgets, and loses the tails of streams. An oracle watches what the world's store is told.
 //
-// It checks, per unit: effects land once and in the order of their lane, nothing is skipped, no stale owner commits, no two
+// Entries fail for good or for a while, or end the process from inside; people try them again, skip them, make dead letters of them, pause units and
+// replay.
+//
+// It checks, per unit: effects land once and in the order of their lane, nothing is skipped but by a person, nothing of a parked category
+// overtakes what is parked, nobody is condemned for a crash in which others were suspects, no stale owner commits, no two
 // behaviors are inside under valid leases, no two nodes serve, no instance remembers what was never committed, halts are only
 // where something failed, and once the faults end everything is applied and everything given up.
 //
@@ -11,5 +15,5 @@
 //
 // [Monitor] checks the promises of one machine against any shell, this one or another.
 //
-// Reading order: scene.go, world.go, broker.go, store.go, node.go, behavior.go, oracle.go; monitor.go by itself.
+// Reading order: scene.go, world.go, broker.go, store.go, aside.go, person.go, node.go, suspects.go, behavior.go, oracle.go; monitor.go and watched.go by themselves.
 package sim
