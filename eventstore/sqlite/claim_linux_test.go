@@ -147,6 +147,9 @@ func TestOperatorKeepsItsLocksWhenAStoreOfItsProcessEnds(t *testing.T) {
 	if err := next.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Stat(b.path + "-wal"); err != nil {
+		t.Errorf("the log was deleted under the operator: %v", err)
+	}
 	done, err := a.Act(t.Context(), pausing(shipping))
 	if err != nil {
 		t.Fatal(err)
