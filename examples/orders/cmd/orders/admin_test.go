@@ -106,6 +106,7 @@ func TestAnOperatorMendsTheShopWhileItRuns(t *testing.T) {
 	shows("partitions show shipping c-3", "c-3: halted")
 	does("partitions dlq shipping c-3 --reason later", operator.ExitOK, "dead letter")
 	shows("dlq ls shipping", "c-3")
+	does("dlq replay shipping c-3 3 --wait", operator.ExitError, "is over, 1 dead letter failed")
 	carrier.over.Store(true)
 	does("dlq replay shipping c-3 3 --wait", operator.ExitOK, "1 of 1")
 	does("dlq ls", operator.ExitOK, "There are no dead letters.")
