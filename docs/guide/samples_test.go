@@ -11,27 +11,27 @@ import (
 
 var (
 	fenced = regexp.MustCompile("(?ms)^```([^\n]*)\n(.*?)^```$")
-	link   = regexp.MustCompile(`\]\(([^)#: ]+)(?:#[^)]*)?\)`)
+	link   = regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^)]*))?\)`)
+
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	unlinkable = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestPagesShowWhatIsCompiledAndRun holds that each block of Go on a page of the guide is a part of a file that the tests compile: of one in this
+// TestPagesShowWhatIsCompiledAndRun holds that each block of Go on a page is a part of a file that the tests compile: of one in this
 // directory, or of the one that the block names, from the root of the repository (```go examples/orders/events.go). Blocks marked text are what a
 // program prints, or an error says: they must be in such a file too, as a comment (of an Example's output, for instance) or a string.
+// Pages are those of the guide, those beside it and the README. Two have tests that build what they show, see builtOtherwise.
 //
 // Lines may be indented otherwise, since a page shows a part of a function as if it stood alone.
 func TestPagesShowWhatIsCompiledAndRun(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("*.md")
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
 	here := sources(t, "*_test.go")
-	for _, page := range pages {
-		text := read(t, page)
-		for _, block := range fenced.FindAllStringSubmatch(text, -1) {
+	shown := 0
+	for _, page := range pages(t) {
+		for _, block := range fenced.FindAllStringSubmatch(read(t, page), -1) {
 			language, file, named := strings.Cut(block[1], " ")
 			from := here
-			if named {
+			if named && (language == "go" || language == "text") && !builtOtherwise(page, block[2]) {
 				from = []string{flat(read(t, filepath.Join("..", "..", file)))}
 			}
 			switch language {
@@ -44,16 +44,62 @@ func TestPagesShowWhatIsCompiledAndRun(t *testing.T) {
 			default:
 				continue
 			}
-			if !anyContains(from, flat(block[2])) {
+			shown++
+			if !builtOtherwise(page, block[2]) && !anyContains(from, flat(block[2])) {
 				t.Errorf("%s: no file has this block, so nobody compiles it; put it into a test of this directory:\n%s", page, block[2])
 			}
 		}
-		for _, to := range link.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.FromSlash(to[1])); err != nil {
+	}
+	if shown < 40 {
+		t.Errorf("only %d blocks were found", shown)
+	}
+}
+
+// builtOtherwise reports whether a test builds the block from the page itself: TestFirstProgramIsBuiltAsThePageSays, and, in the root of the
+// repository, TestREADMEProgramPrintsWhatTheREADMESays.
+func builtOtherwise(page, block string) bool {
+	return page == "first-program.md" || page == "../../README.md" && strings.HasPrefix(block, "package main\n")
+}
+
+// pages are all that people read, but for what is generated.
+func pages(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "../*.md", "../../*.md", "../adr/*.md", "../../examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.FromSlash(pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no pages %s: %v", pattern, err)
+		}
+		all = append(all, found...)
+	}
+	return slices.DeleteFunc(all, func(page string) bool { return page == filepath.Join("..", "cli.md") })
+}
+
+// TestLinksLeadSomewhere holds that what a page links to is there, down to the heading.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		for _, to := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, page), ""), -1) {
+			target := page
+			if to[1] != "" {
+				target = filepath.Join(filepath.Dir(page), filepath.FromSlash(to[1]))
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: a link leads nowhere: %v", page, err)
+				continue
+			}
+			if to[2] != "" && !slices.Contains(headings(read(t, target)), to[2]) {
+				t.Errorf("%s: %s has no heading %q", page, target, to[2])
 			}
 		}
 	}
+}
+
+// headings are those of a page, as links name them.
+func headings(page string) (all []string) {
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		all = append(all, strings.ReplaceAll(unlinkable.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
+	}
+	return all
 }
 
 func sources(t *testing.T, pattern string) (all []string) {
