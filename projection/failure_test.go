@@ -126,6 +126,44 @@ func TestAttemptsSurviveARestart(t *testing.T) {
 	b.same("attempts told", no.tries, []int{1, 2, 3})
 }
 
+// counter counts in a field what it was given, and fails once behind that.
+type counter struct {
+	n    int
+	fail *refuse
+	told func(int)
+}
+
+func (c *counter) sold(ctx Context, e sold) error {
+	c.n++
+	if err := c.fail.check(ctx, e); err != nil {
+		c.fail.lift()
+		return err
+	}
+	c.told(c.n)
+	return nil
+}
+
+func TestInstanceWhoseAttemptFailedIsThrownAway(t *testing.T) {
+	t.Parallel()
+	b := onMemory(t)
+	var mu sync.Mutex
+	var counts []int
+	no := &refuse{item: "bad", err: errors.New("not now")}
+	p := Projection[*counter]{Name: "sales", Retry: quick, On: Cases[*counter]{On((*counter).sold)}, Batch: 1, New: func() *counter {
+		return &counter{fail: no, told: func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			counts = append(counts, n)
+		}}
+	}}
+	b.publish(nil, sold{"a", 1}, sold{"a", 1}, sold{"bad", 1}, sold{"a", 1})
+	r := b.start(p)
+	r.caughtUp("sales", 1)
+	mu.Lock()
+	defer mu.Unlock()
+	b.same("counted by the instances", counts, []int{1, 2, 1, 2})
+}
+
 func TestPanicIsAFailureOfItsEvent(t *testing.T) {
 	t.Parallel()
 	b := onSQLite(t)
@@ -252,14 +290,15 @@ type unreliable struct {
 	faults int // still to come
 }
 
-func (u *unreliable) fault() int {
+// fault gives one of so many kinds of faults, or 0 for none.
+func (u *unreliable) fault(kinds int) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.faults == 0 || u.chance.IntN(3) != 0 {
 		return 0
 	}
 	u.faults--
-	return 1 + u.chance.IntN(4)
+	return 1 + u.chance.IntN(kinds)
 }
 
 var errLost = errors.New("connection lost")
@@ -269,7 +308,7 @@ func (u *unreliable) Begin(who string) eventstore.Tx {
 }
 
 func (u *unreliable) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventstore.Position, categories []string, limit int) ([]eventstore.Placed, error) {
-	if u.fault() == 1 {
+	if u.fault(1) == 1 {
 		return nil, errLost
 	}
 	return u.Store.ReadPlaced(ctx, db, after, categories, limit)
@@ -281,7 +320,7 @@ type unreliableTx struct {
 }
 
 func (x *unreliableTx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Committed, error) {
-	switch x.u.fault() {
+	switch x.u.fault(3) {
 	case 1:
 		return eventstore.Committed{}, errors.Join(fmt.Errorf("%w: %w", eventstore.ErrTrouble, errLost), x.Rollback())
 	case 2: // nobody knows, and it did not happen
