@@ -176,13 +176,9 @@ func TestTranscriptOfFailures(t *testing.T) {
 // TestCommandsOnPagesExist holds that what a page tells to type is a command, with flags that it has.
 func TestCommandsOnPagesExist(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	said := regexp.MustCompile("(?m)(?:^\\$? ?keyhold |`keyhold |`(partitions |handlers |dlq |jobs ))(.*?)(?:`|  |$)")
 	seen := 0
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		for _, m := range said.FindAllStringSubmatch(read(t, page), -1) {
 			line := strings.TrimSpace(m[1] + m[2])
 			var args []string
