@@ -239,7 +239,7 @@ func (s *shop) once(command string) string {
 	if code != 0 {
 		out += fmt.Sprintf("(exit code %d)\n", code)
 	}
-	return sameEachTime(strings.ReplaceAll(out, s.dir, "/home/ada/shop"))
+	return sameEachTime(strings.ReplaceAll(out, s.dir, "/srv/shop"))
 }
 
 var word = regexp.MustCompile(`'([^']*)'|"([^"]*)"|\S+`)
