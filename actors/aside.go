@@ -102,7 +102,7 @@ func (u *unit) fetchAside(e *partitions.FetchAside) partitions.Input {
 		r := &rows[i]
 		entries[i] = partitions.Aside{
 			AsideRef: partitions.AsideRef{Dead: r.Kind == eventstore.AsideDead, Lane: r.Lane, Sequence: r.Sequence},
-			Attempts: r.Attempts, Entry: r.Record,
+			Attempts: r.Attempts, Suspicions: r.Suspicions, Entry: r.Record,
 		}
 	}
 	return partitions.FetchAsideDone{Entries: entries}
@@ -116,6 +116,24 @@ func (u *unit) settleAside(e *partitions.SettleAside) partitions.Input {
 	}
 	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Settle: s})
 	return partitions.SettleAsideDone{Outcome: outcomeOf(err), Err: err}
+}
+
+// suspectAside counts an attempt at a row set aside that may end the process, alone from here on; or takes back what was counted.
+func (u *unit) suspectAside(e *partitions.SuspectAside) partitions.Input {
+	if !e.Alone {
+		u.leaveGate()
+	} else if o, err := u.enterGate(true, e.Generation); o != partitions.OK {
+		u.leaveGate()
+		return partitions.SuspectAsideDone{Outcome: o, Err: err}
+	}
+	s := &eventstore.Suspect{AsideRef: settled(&e.Aside).AsideRef, Suspicions: e.Suspicions}
+	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Suspect: s})
+	if err != nil {
+		u.leaveGate()
+	} else {
+		u.suspicions = e.Suspicions
+	}
+	return partitions.SuspectAsideDone{Outcome: outcomeOf(err), Err: err}
 }
 
 // settled is what ends a row set aside, which is through.

@@ -81,11 +81,7 @@ func (u *unit) applySuspect(e *partitions.Apply) partitions.Input {
 	}
 	hand.Waiting = false
 	u.showSuspect(hand)
-	suspicions := 0
-	if e.Aside == nil {
-		suspicions = u.suspicions
-	}
-	u.run.rt.cfg.Observer.suspected(u.id, e.Entry, suspicions, e.Alone)
+	u.run.rt.cfg.Observer.suspected(u.id, e.Entry, u.suspicions, e.Alone)
 	return u.applyInside(e)
 }
 

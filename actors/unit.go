@@ -237,6 +237,8 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 	switch e := e.(type) {
 	case *partitions.WriteTried:
 		return u.writeTried(e)
+	case *partitions.SuspectAside:
+		return u.suspectAside(e)
 	case *partitions.Apply:
 		if e.Suspect || e.Alone {
 			return u.applySuspect(e)

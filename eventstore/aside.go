@@ -72,8 +72,17 @@ type AsideRef struct {
 // Aside is a row that is to be applied now.
 type Aside struct {
 	AsideRef
-	Attempts int            // so far
-	Record   event.Envelope // of the event
+	Attempts   int            // so far
+	Suspicions int            // see [Suspect]; 0 since it became due, but for what was counted
+	Record     event.Envelope // of the event
+}
+
+// Suspect notes how often a row of the fence's unit that is due was begun after the unit had been left unclean: it may be what ended the
+// process. It is counted before the attempt, as [Tried] counts it for the next event of a lane. The row stays due. It is
+// compare-and-act like [Settle].
+type Suspect struct {
+	AsideRef
+	Suspicions int
 }
 
 // Settle ends one attempt at a row of the fence's unit that was due. It is compare-and-act: no such row, or one that is not due

@@ -30,10 +30,11 @@ type Changes struct {
 	Dead     []Dead   // dead letters of the fence's unit; one that is there already is replaced, and not due any more
 	// Park has events that the fence's unit sets aside in this order, after those it has parked already. One without a Reason waits for
 	// another of its category: when none is parked (any more: a person may have dropped the last) the commit is refused, [ErrAsideMoved].
-	Park   []Parked
-	Settle *Settle // of the fence's unit: ends an attempt at a row that was set aside
-	Tried  *Tried  // of the fence's unit: takes the place of what was known of attempts at its next event
-	Untry  bool    // forgets that
+	Park    []Parked
+	Settle  *Settle  // of the fence's unit: ends an attempt at a row that was set aside
+	Suspect *Suspect // of the fence's unit: counts a row that was set aside among what may have ended the process
+	Tried   *Tried   // of the fence's unit: takes the place of what was known of attempts at its next event
+	Untry   bool     // forgets that
 
 	Projection *ProjectionStep // what a build of a projection did: its position moved, by compare-and-set
 }

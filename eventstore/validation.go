@@ -24,7 +24,7 @@ func CheckLimit(limit int) error {
 func (c *Changes) Validate() error {
 	for _, err := range [...]error{
 		c.Fence.validate(), c.validateAppends(), c.validateEvents(c.Publish, "publish"), c.validateAdvances(),
-		c.validateState(), c.validateHalts(), c.validateDead(), c.validateParked(), c.validateSettle(), c.validateTried(), c.Projection.validate(),
+		c.validateState(), c.validateHalts(), c.validateDead(), c.validateParked(), c.validateSettle(), c.validateSuspect(), c.validateTried(), c.Projection.validate(),
 	} {
 		if err != nil {
 			return err
@@ -170,6 +170,22 @@ func (c *Changes) validateSettle() error {
 		if c.Advance[i].Lane == s.Lane {
 			return fmt.Errorf("settle of unit %q: the checkpoint of %s moves with its own events, not with what was set aside", c.Fence.Unit, s.Lane)
 		}
+	}
+	return nil
+}
+
+func (c *Changes) validateSuspect() error {
+	switch s := c.Suspect; {
+	case s == nil:
+		return nil
+	case c.Fence.Unit.IsZero():
+		return errors.New("suspect: the fence must name the unit whose row it is")
+	case s.Kind != AsideParked && s.Kind != AsideDead:
+		return fmt.Errorf("suspect of unit %q: neither a parked event nor a dead letter (kind %d)", c.Fence.Unit, uint8(s.Kind))
+	case s.Sequence == 0 || s.Suspicions < 0:
+		return fmt.Errorf("suspect of unit %q: sequence %d, suspicions %d", c.Fence.Unit, s.Sequence, s.Suspicions)
+	case c.Settle != nil:
+		return fmt.Errorf("suspect of unit %q: a unit of work counts an attempt at what was set aside or ends one, not both", c.Fence.Unit)
 	}
 	return nil
 }

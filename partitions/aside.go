@@ -7,9 +7,13 @@ import "slices"
 
 // asideTry is what is known of attempts at an entry that was set aside.
 type asideTry struct {
-	of    AsideRef
-	fails int
-	again Tick
+	of      AsideRef
+	fails   int
+	again   Tick
+	counted bool // as a suspect, and it has not run yet
+	owes    bool // it was counted, and the activation that was to run it is gone
+	based   bool // base is known
+	base    int  // suspicions before the present one was counted
 }
 
 // resume takes the next step with what was set aside.
@@ -19,6 +23,9 @@ func (m *Machine) resume() bool {
 		m.asked = callFetchAside
 		m.eff.asides = FetchAside{Generation: m.gen, Max: m.cfg.ReadAhead}
 		m.emit(&m.eff.asides)
+		return false
+	case m.asideBlamed():
+		m.suspectAside(m.asides[0].AsideRef, 0, false)
 		return false
 	case m.now < m.asideTry.again:
 		return false
@@ -32,9 +39,80 @@ func (m *Machine) resume() bool {
 	case PassOver:
 		m.settleAside(nil)
 	default:
-		m.applyAside(a)
+		return m.tryAside(a)
 	}
 	return false
+}
+
+// tryAside applies an entry. In a unit that was left unclean that is counted first, in the entry's own row, or one that ends the process
+// would do so for ever; and it stays set aside when that has happened too often. All of them run alone: they hold up nobody.
+func (m *Machine) tryAside(a *Aside) bool {
+	if m.asideTry.of != a.AsideRef {
+		m.asideTry = asideTry{of: a.AsideRef}
+	}
+	if m.suspect && !m.asideTry.based {
+		m.asideTry.base, m.asideTry.based = a.Suspicions, true
+	}
+	switch {
+	case !m.suspect || m.asideTry.counted:
+		m.applyAside(a)
+	case m.asideTry.base >= m.cfg.MaxCrashes:
+		m.settle, m.fate = &Failure{
+			Lane: a.Lane, Sequence: a.Sequence, EventID: a.Entry.ID, EventType: a.Entry.Type, Attempts: a.Attempts + m.asideTry.base, Reason: crashedProcess,
+		}, fateStay
+		return true
+	default:
+		m.suspectAside(a.AsideRef, m.asideTry.base+1, true)
+	}
+	return false
+}
+
+// asideBlamed reports whether the entry that is next is suspected although whoever began it has not died of it: it returned, or the unit
+// was given up in good order since.
+func (m *Machine) asideBlamed() bool {
+	return len(m.asides) > 0 && m.asides[0].Suspicions > 0 && !m.suspect
+}
+
+// clearAside takes back, before the unit is given up, what the entry that is next is suspected of without reason; false when there is nothing.
+func (m *Machine) clearAside() bool {
+	switch {
+	case m.asideBlamed():
+		m.suspectAside(m.asides[0].AsideRef, 0, false)
+	case m.asideTry.counted, m.asideTry.owes: // it is not going to run here
+		m.asideTry.counted = false
+		m.suspectAside(m.asideTry.of, m.asideTry.base, false)
+	default:
+		return false
+	}
+	return true
+}
+
+// suspectAside has it written how often an entry was begun: once more, or what was counted is taken back.
+func (m *Machine) suspectAside(a AsideRef, suspicions int, alone bool) {
+	m.asked = callSuspectAside
+	m.eff.suspect = SuspectAside{Generation: m.gen, Aside: a, Suspicions: suspicions, Alone: alone}
+	m.emit(&m.eff.suspect)
+}
+
+func (m *Machine) suspectAsideDone(in SuspectAsideDone) {
+	if in.Outcome != Failed {
+		m.asideTry.owes = false
+	}
+	switch {
+	case in.Outcome == OK:
+		m.failures, m.idleSince = 0, m.now
+		m.asideTry.counted = m.eff.suspect.Alone
+		if len(m.asides) > 0 && m.asides[0].AsideRef == m.eff.suspect.Aside {
+			m.asides[0].Suspicions = m.eff.suspect.Suspicions
+		}
+	case in.Outcome != Failed:
+		m.notCommitted("suspect aside", in.Outcome, in.Err)
+	default:
+		m.trouble("suspect aside", in.Outcome, in.Err)
+		if m.draining {
+			m.asides, m.asideTry.owes, m.again = nil, false, 0 // whoever is next finds it as it is
+		}
+	}
 }
 
 func (m *Machine) applyAside(a *Aside) {
@@ -42,6 +120,7 @@ func (m *Machine) applyAside(a *Aside) {
 	if m.asideTry.of == a.AsideRef {
 		attempt += m.asideTry.fails
 	}
+	m.asideTry.counted, m.asideTry.based, m.asideTry.owes = false, false, false // it runs; what was counted is in its row
 	m.eff.aside = a.AsideRef
 	m.eff.apply = Apply{
 		Generation: m.gen, Entry: &a.Entry, Attempt: attempt, Fresh: m.enter(callApply),
@@ -66,7 +145,7 @@ func (m *Machine) fetchAsideDone(in FetchAsideDone) {
 	case len(in.Entries) == 0:
 		m.due, m.failures, m.idleSince = false, 0, m.now
 	default:
-		m.asides, m.idleSince = in.Entries, m.now
+		m.asides, m.idleSince = slices.Clone(in.Entries), m.now // suspicions are counted in it
 		if m.asideTry.of != m.asides[0].AsideRef {
 			m.asideTry = asideTry{}
 		}

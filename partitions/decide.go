@@ -34,7 +34,13 @@ func (m *Machine) next() bool {
 		}
 		return false
 	}
-	if m.demand && !m.served && !m.counted { // once it is counted, nothing comes before a suspect: it would be blamed
+	if m.asideTry.owes && m.blocked() {
+		if m.now >= m.again {
+			m.suspectAside(m.asideTry.of, m.asideTry.base, false)
+		}
+		return false
+	}
+	if m.demand && !m.served && !m.counted && !m.asideTry.counted { // once it is counted, nothing comes before a suspect: it would be blamed
 		m.serve() // asks first, but the stream has a turn between two of them
 		return false
 	}
@@ -288,6 +294,7 @@ func (m *Machine) leave(ifIdle bool) bool {
 	case m.counted:
 		m.uncount()
 		return true
+	case m.clearAside(): // once, also in a hurry: or what returned would be blamed for what comes
 	case m.settle != nil && !m.hurry:
 		m.write()
 	case m.passed > 0 && !m.hurry:

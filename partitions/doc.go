@@ -45,7 +45,7 @@
 //  1. One goroutine at a time. Step, and the methods that look at a machine, are for the goroutine that owns it.
 //  2. Carry out the effects of a Step in order. An effect is valid until the input that answers it has been stepped; one that
 //     has no answer, and the slice itself, until the next Step. Copy what must live longer.
-//  3. Answer. Effects X that have an input XDone ([Acquire], [Recover], [Fetch], [Apply], [Serve], [WriteHalt], [WriteDead],
+//  3. Answer. Effects X that have an input XDone ([Acquire], [Recover], [Fetch], [Apply], [Serve], [WriteHalt], [WriteDead], [SuspectAside],
 //     [WriteParked], [WriteTried], [FetchAside], [SettleAside], [CommitPassed], [Passivate], [Release]) are answered by exactly one XDone, however late. There is never more than one
 //     of them unanswered. A call that may hang is given a deadline by the shell, which then answers [Unknown].
 //  4. [Apply], [Serve] and [Passivate] are answered when user code has returned, and not before: the answer is the machine's only way

@@ -100,6 +100,16 @@ type (
 		Failure    *Failure
 	}
 
+	// SuspectAside: make durable how often an entry that was set aside was begun in a unit that had been left unclean. Alone: it counts
+	// a time that is about to begin, for which no other suspect may run on this node; so being alone begins before the call, and
+	// lasts until something other than that Apply is asked for. Else it takes back what was counted: nobody died of it.
+	SuspectAside struct {
+		Generation event.Generation
+		Aside      AsideRef
+		Suspicions int
+		Alone      bool
+	}
+
 	// CommitPassed: commit Moves, over entries that were passed over.
 	CommitPassed struct {
 		Generation event.Generation
@@ -211,6 +221,7 @@ func (*WriteParked) effect()  {}
 func (*WriteTried) effect()   {}
 func (*FetchAside) effect()   {}
 func (*SettleAside) effect()  {}
+func (*SuspectAside) effect() {}
 func (*CommitPassed) effect() {}
 func (*Passivate) effect()    {}
 func (*Release) effect()      {}

@@ -91,6 +91,7 @@ type smallWorld struct {
 	busy, amnesty                 bool
 	parked, told                  uint8 // bit n: entry n+1; and which of them a person is told of
 	due                           bool
+	blamed                        int8    // suspicions of the first that is parked
 	acted                         [2]bool // and it is on its way to the owner
 	tried                         smallTried
 	expired                       [2]bool // the lease that the machine holds has run out, whether it knows or not

@@ -26,7 +26,7 @@ func (x *exploration) carryOut(id, i int, s *smallState) (Input, bool) {
 		}
 		s.busy = s.busy && !(m.eff.fetch.Ack && len(in.Entries) == 0 && !s.due)
 		return in, true
-	case callParked, callTried, callSettleAside, callFetchAside:
+	case callParked, callTried, callSettleAside, callSuspectAside, callFetchAside:
 		return x.aside(id, i, s), true
 	case callApply:
 		return ApplyDone{Outcome: x.commit(id, i, s)}, true
@@ -131,7 +131,7 @@ func (s *smallState) isFirst(seq event.Sequence) bool {
 
 func (s *smallWorld) unpark(seq event.Sequence) {
 	s.parked &^= 1 << (seq - 1)
-	s.due = s.parked != 0
+	s.due, s.blamed = s.parked != 0, 0
 }
 
 // aside answers what has to do with entries that are set aside, and with attempts.
@@ -142,7 +142,11 @@ func (x *exploration) aside(id, i int, s *smallState) Input {
 		in := FetchAsideDone{}
 		for seq := event.Sequence(1); seq <= smallEntries && s.due; seq++ {
 			if s.parked&(1<<(seq-1)) != 0 {
-				in.Entries = append(in.Entries, Aside{AsideRef: AsideRef{Lane: smallLane, Sequence: seq}, Entry: event.Envelope{Type: "e", Category: smallLane.Category, Key: smallLane.Key, Sequence: seq}})
+				suspicions := int(s.blamed)
+				if len(in.Entries) > 0 {
+					suspicions = 0
+				}
+				in.Entries = append(in.Entries, Aside{AsideRef: AsideRef{Lane: smallLane, Sequence: seq}, Suspicions: suspicions, Entry: event.Envelope{Type: "e", Category: smallLane.Category, Key: smallLane.Key, Sequence: seq}})
 			}
 		}
 		return in
@@ -172,12 +176,21 @@ func (x *exploration) aside(id, i int, s *smallState) Input {
 			x.fail(id, "#%d was alone %d times", s.tried.seq, s.tried.alone)
 		}
 		return WriteTriedDone{}
+	case callSuspectAside:
+		e := &m.eff.suspect
+		if !s.isFirst(e.Aside.Sequence) {
+			return SuspectAsideDone{Outcome: Moved}
+		}
+		if s.blamed = int8(e.Suspicions); s.blamed > s.crashed+s.late+1 {
+			x.fail(id, "#%d, set aside, was alone %d times", e.Aside.Sequence, s.blamed)
+		}
+		return SuspectAsideDone{}
 	}
 	e := &m.eff.settle
 	if !s.isFirst(e.Aside.Sequence) {
 		return SettleAsideDone{Outcome: Moved}
 	}
-	s.due = false
+	s.due, s.blamed = false, 0
 	s.told |= s.parked & -s.parked
 	return SettleAsideDone{}
 }
@@ -203,6 +216,8 @@ func unanswered(c call, o Outcome) Input {
 		return FetchAsideDone{Outcome: o}
 	case callSettleAside:
 		return SettleAsideDone{Outcome: o}
+	case callSuspectAside:
+		return SuspectAsideDone{Outcome: o}
 	}
 	return nil
 }
@@ -221,6 +236,8 @@ type machineKey struct {
 	settle, asideWaits, owes, must, behind           bool
 	parked, asides, asideFails                       int
 	aside                                            event.Sequence
+	asideOwes, asideCounted, asideBased, alone       bool
+	asideBase, blamed, suspicions                    int8
 	tried, base, owed, writing                       smallTried
 }
 
@@ -240,12 +257,13 @@ func (m *Machine) key() machineKey {
 	k.acted, k.actedAgain, k.due, k.suspect, k.based, k.counted = m.acted, m.actedAgain, m.due, m.suspect, m.based, m.counted
 	k.settle, k.asideWaits, k.owes, k.must = m.settle != nil, m.asideTry.again > m.now, m.owed != nil, m.must
 	k.parked, k.asides, k.asideFails = len(m.parked), len(m.asides), m.asideTry.fails
+	k.asideOwes, k.asideCounted, k.asideBased, k.asideBase = m.asideTry.owes, m.asideTry.counted, m.asideTry.based, int8(m.asideTry.base)
 	k.tried, k.base = small(&m.tried), small(&m.base)
 	if k.parked > 0 {
 		k.parked = m.parked[0].Count
 	}
 	if k.asides > 0 {
-		k.aside = m.asides[0].Sequence
+		k.aside, k.blamed = m.asides[0].Sequence, int8(m.asides[0].Suspicions)
 	}
 	if k.owes {
 		k.owed = small(m.owed)
@@ -255,6 +273,8 @@ func (m *Machine) key() machineKey {
 		k.parked, k.behind = len(m.eff.parked.Parked), m.eff.parked.Parked[0].Reason == ""
 	case callTried:
 		k.writing = small(m.eff.write.Tried)
+	case callSuspectAside:
+		k.suspicions, k.alone = int8(m.eff.suspect.Suspicions), m.eff.suspect.Alone
 	case callFetch:
 		k.ack = m.eff.fetch.Ack
 	case callRelease:
@@ -264,7 +284,7 @@ func (m *Machine) key() machineKey {
 }
 
 func (m *Machine) asking() string {
-	return [...]string{"nothing", "acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "commit passed", "passivate", "release"}[m.asked]
+	return [...]string{"nothing", "acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "suspect aside", "commit passed", "passivate", "release"}[m.asked]
 }
 
 // clone copies a machine with whatever is outstanding.

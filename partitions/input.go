@@ -110,6 +110,11 @@ type (
 		Outcome Outcome
 		Err     error
 	}
+	// SuspectAsideDone answers [SuspectAside]: OK, Stale, Moved (the row is gone, or not due any more), Unknown or Failed.
+	SuspectAsideDone struct {
+		Outcome Outcome
+		Err     error
+	}
 	// CommitPassedDone answers [CommitPassed]: OK, Stale, Moved, Unknown or Failed.
 	CommitPassedDone struct {
 		Outcome Outcome
@@ -144,6 +149,7 @@ func (WriteParkedDone) input()  {}
 func (WriteTriedDone) input()   {}
 func (FetchAsideDone) input()   {}
 func (SettleAsideDone) input()  {}
+func (SuspectAsideDone) input() {}
 func (CommitPassedDone) input() {}
 func (PassivateDone) input()    {}
 func (ReleaseDone) input()      {}
@@ -219,6 +225,7 @@ type AsideRef struct {
 // Aside is an entry that was set aside and is to be applied now.
 type Aside struct {
 	AsideRef
-	Attempts int // so far
-	Entry    event.Envelope
+	Attempts   int // so far
+	Suspicions int // times it was begun, alone, after the unit had been left unclean
+	Entry      event.Envelope
 }

@@ -95,6 +95,7 @@ type Machine struct {
 		asides    FetchAside
 		aside     AsideRef
 		settle    SettleAside
+		suspect   SuspectAside
 		passed    CommitPassed
 		moves     []Move
 		passivate Passivate
@@ -133,6 +134,7 @@ const (
 	callTried
 	callFetchAside
 	callSettleAside
+	callSuspectAside
 	callPassed
 	callPassivate
 	callRelease
@@ -215,7 +217,7 @@ func (m *Machine) Phase() Phase {
 		return PhaseApplying
 	case callServe:
 		return PhaseServing
-	case callHalt, callDead, callParked, callTried, callSettleAside:
+	case callHalt, callDead, callParked, callTried, callSettleAside, callSuspectAside:
 		return PhaseSettling
 	case callPassed:
 		return PhasePassing

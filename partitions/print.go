@@ -96,6 +96,14 @@ func (e *SettleAside) String() string {
 	return fmt.Sprintf("settle at %d: %s stays: %s", e.Generation, &e.Aside, e.Failure)
 }
 
+func (e *SuspectAside) String() string {
+	s := fmt.Sprintf("suspect at %d: %s, suspicions %d", e.Generation, &e.Aside, e.Suspicions)
+	if e.Alone {
+		s += ", alone"
+	}
+	return s
+}
+
 func (a *AsideRef) String() string {
 	if a.Dead {
 		return "dead letter " + place(a.Lane, a.Sequence)

@@ -197,7 +197,7 @@ func (w *anyWorld) answer(t *rapid.T, o partitions.Outcome) {
 func (w *anyWorld) drawAnswer(t *rapid.T, asked string, o partitions.Outcome) partitions.Input {
 	err := errors.New("it went wrong")
 	if asked == "stray" {
-		names := []string{"acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "commit passed", "passivate", "release"}
+		names := []string{"acquire", "recover", "fetch", "apply", "serve", "write halt", "write dead", "write parked", "write tried", "fetch aside", "settle aside", "suspect aside", "commit passed", "passivate", "release"}
 		asked = rapid.SampledFrom(names).Filter(func(s string) bool { return s != w.m.Asked() }).Draw(t, "stray")
 	}
 	switch asked {
@@ -236,6 +236,8 @@ func (w *anyWorld) drawAnswer(t *rapid.T, asked string, o partitions.Outcome) pa
 		return partitions.FetchAsideDone{Outcome: o, Err: err, Entries: w.drawAsides(t)}
 	case "settle aside":
 		return partitions.SettleAsideDone{Outcome: o, Err: err}
+	case "suspect aside":
+		return partitions.SuspectAsideDone{Outcome: o, Err: err}
 	case "commit passed":
 		return partitions.CommitPassedDone{Outcome: o, Err: err}
 	case "passivate":
@@ -282,6 +284,9 @@ func (w *anyWorld) drawAsides(t *rapid.T) []partitions.Aside {
 		kind := rapid.SampledFrom([]string{"placed", "placed", "placed", "ignored", "", "newer"}).Draw(t, "type")
 		a.Entry = event.Envelope{Type: kind, Category: a.Lane.Category, Key: a.Lane.Key, Lane: a.Lane.Lane, Sequence: a.Sequence}
 		all = append(all, a)
+	}
+	if len(all) > 0 {
+		all[0].Suspicions = rapid.IntRange(0, 3).Draw(t, "suspicions")
 	}
 	return all
 }

@@ -214,6 +214,8 @@ func (s *script) input(d *datadriven.TestData) partitions.Input {
 		return s.aside(d)
 	case "settled":
 		return partitions.SettleAsideDone{Outcome: s.outcome(d), Err: s.err(d)}
+	case "suspected":
+		return partitions.SuspectAsideDone{Outcome: s.outcome(d), Err: s.err(d)}
 	case "passed-committed":
 		return partitions.CommitPassedDone{Outcome: s.outcome(d), Err: s.err(d)}
 	case "passivated":
@@ -310,14 +312,16 @@ func (s *script) entry(text string) event.Envelope {
 	return e
 }
 
-// aside order#4 dead=order#5:ignored [attempts=3]
+// aside order#4 dead=order#5:ignored [attempts=3] [suspicions=1 (of the first)]
 func (s *script) aside(d *datadriven.TestData) partitions.FetchAsideDone {
 	in := partitions.FetchAsideDone{Outcome: s.outcome(d), Err: s.err(d)}
-	attempts := 0
+	attempts, suspicions := 0, 0
 	for _, a := range d.CmdArgs {
 		switch {
 		case a.Key == "attempts":
 			attempts = s.number(a.Vals[0])
+		case a.Key == "suspicions":
+			suspicions = s.number(a.Vals[0])
 		case a.Key == "dead", strings.Contains(a.Key, "#"):
 			text := a.Key
 			if a.Key == "dead" {
@@ -329,6 +333,9 @@ func (s *script) aside(d *datadriven.TestData) partitions.FetchAsideDone {
 	}
 	for i := range in.Entries {
 		in.Entries[i].Attempts = attempts
+	}
+	if len(in.Entries) > 0 {
+		in.Entries[0].Suspicions = suspicions
 	}
 	return in
 }

@@ -103,6 +103,10 @@ func (m *Machine) takeAnswer(in Input) {
 		if m.answers(callSettleAside) {
 			m.settleAsideDone(in)
 		}
+	case SuspectAsideDone:
+		if m.answers(callSuspectAside) {
+			m.suspectAsideDone(in)
+		}
 	case CommitPassedDone:
 		if m.answers(callPassed) {
 			m.commitPassedDone(in)
@@ -404,6 +408,7 @@ func (m *Machine) forget() {
 	m.entries, m.settle, m.passed, m.reack, m.hung = nil, nil, 0, false, false
 	m.parked, m.due, m.asides = nil, false, nil
 	m.tried, m.counted, m.owed = Tried{}, false, nil
+	m.asideTry.counted, m.asideTry.owes = false, m.asideTry.owes || m.asideTry.counted
 }
 
 // trouble notes a call that did not work out and when the next may be made.

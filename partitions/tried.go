@@ -42,6 +42,9 @@ func (m *Machine) recoverTried(t *Tried) {
 	case m.suspect:
 		m.base = Tried{}
 	}
+	if m.suspect && m.blocked() && m.tried.Suspicions > m.base.Suspicions {
+		m.takeBack(m.base.Suspicions, m.base.Alone) // what was counted has not run, and will not soon
+	}
 }
 
 // triedAt tells of the attempts that failed at the next entry of a lane.
@@ -140,5 +143,5 @@ func (m *Machine) forgetAttempts() {
 	for i := range m.lanes {
 		m.lanes[i].attempts, m.lanes[i].retryAt = 0, 0
 	}
-	m.asideTry = asideTry{}
+	m.asideTry.fails, m.asideTry.again = 0, 0
 }

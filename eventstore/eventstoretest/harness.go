@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Tx", unitsOfWork},
 		{"SQL", sqlChecks},
 		{"Parked", parkedEvents},
+		{"Suspects", suspects},
 		{"Tried", attempts},
 		{"Unclean", unclean},
 		{"Acts on halts", actsOnHalts},

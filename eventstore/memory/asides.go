@@ -20,8 +20,9 @@ type setAside struct {
 
 // parking is what one unit has parked.
 type parking struct {
-	rows []eventstore.Parked
-	due  bool // the first is to be applied
+	rows       []eventstore.Parked
+	due        bool // the first is to be applied
+	suspicions int  // of the first
 }
 
 type deadKey struct {
@@ -32,7 +33,8 @@ type deadKey struct {
 // letter is a dead letter.
 type letter struct {
 	eventstore.Dead
-	job int64 // the replay that has handed it out; 0 = it is not due
+	job        int64 // the replay that has handed it out; 0 = it is not due
+	suspicions int
 }
 
 func (l *letter) place() place { return place{lane: l.Lane, seq: l.Sequence} }
@@ -166,6 +168,9 @@ func (d *data) applyAsides(c *eventstore.Changes) {
 	if c.Settle != nil {
 		d.settle(c.Fence.Unit, c.Settle)
 	}
+	if c.Suspect != nil {
+		d.suspect(c.Fence.Unit, c.Suspect)
+	}
 	for i := range c.Dead {
 		d.bury(c.Dead[i])
 	}
@@ -188,7 +193,7 @@ func (d *data) park(row eventstore.Parked) {
 // dropParked takes the first parked event away; the next one, if any, is due.
 func (d *data) dropParked(u event.Unit) {
 	p := d.parked[u]
-	p.rows, p.due = p.rows[1:], true
+	p.rows, p.due, p.suspicions = p.rows[1:], true, 0
 	if len(p.rows) == 0 {
 		delete(d.parked, u)
 	}
@@ -223,7 +228,7 @@ func (d *data) outcome(l *letter, through bool) {
 
 // recall takes back a dead letter that was handed out.
 func (d *data) recall(l *letter) {
-	l.job = 0
+	l.job, l.suspicions = 0, 0
 	d.count(l.Unit, 0, -1)
 }
 
@@ -243,9 +248,17 @@ func (d *data) settle(u event.Unit, s *eventstore.Settle) {
 		return
 	}
 	p := d.parked[u]
-	p.due = false
+	p.due, p.suspicions = false, 0
 	first := &p.rows[0]
 	first.Attempts, first.Reason, first.Error, first.Time = s.Failed.Attempts, s.Failed.Reason, s.Failed.Error, s.Failed.Time
+}
+
+func (d *data) suspect(u event.Unit, s *eventstore.Suspect) {
+	if s.Kind == eventstore.AsideDead {
+		d.letter(u, place{lane: s.Lane, seq: s.Sequence}).suspicions = s.Suspicions
+		return
+	}
+	d.parked[u].suspicions = s.Suspicions
 }
 
 // DueAsides implements [eventstore.Asides].
@@ -258,17 +271,20 @@ func (s *Store) DueAsides(ctx context.Context, u event.Unit, limit int) ([]event
 		from  []*record
 	)
 	err := s.read(ctx, func(d *data) {
-		add := func(kind eventstore.AsideKind, p place, id string, attempts int) {
+		add := func(kind eventstore.AsideKind, p place, id string, attempts, suspicions int) {
 			if len(found) < limit {
 				ref := eventstore.AsideRef{Kind: kind, Lane: p.lane, Sequence: p.seq}
-				found = append(found, eventstore.Aside{AsideRef: ref, Attempts: attempts})
+				found = append(found, eventstore.Aside{AsideRef: ref, Attempts: attempts, Suspicions: suspicions})
 				from = append(from, d.recordAt(p, id))
 			}
 		}
 		if p := d.parked[u]; p != nil && p.due {
 			for i := range p.rows {
-				r := &p.rows[i]
-				add(eventstore.AsideParked, place{lane: r.Lane, seq: r.Sequence}, r.EventID, r.Attempts)
+				r, suspicions := &p.rows[i], 0
+				if i == 0 {
+					suspicions = p.suspicions
+				}
+				add(eventstore.AsideParked, place{lane: r.Lane, seq: r.Sequence}, r.EventID, r.Attempts, suspicions)
 			}
 		}
 		if d.tallies[u].due == 0 {
@@ -277,7 +293,7 @@ func (s *Store) DueAsides(ctx context.Context, u event.Unit, limit int) ([]event
 		rows := d.lettersOf(u.Name, func(l *letter) bool { return l.Unit == u && l.job != 0 })
 		slices.SortFunc(rows, func(a, b *letter) int { return a.place().compare(b.place()) })
 		for _, l := range rows {
-			add(eventstore.AsideDead, l.place(), l.EventID, l.Attempts)
+			add(eventstore.AsideDead, l.place(), l.EventID, l.Attempts, l.suspicions)
 		}
 	})
 	for i, e := range copies(from) {

@@ -84,6 +84,9 @@ func (d *data) check(c *eventstore.Changes) error {
 			return &eventstore.CheckpointError{Name: m.name, Lane: a.Lane, From: a.From, Actual: m.at}
 		}
 	}
+	if s := c.Suspect; s != nil && !d.isDue(c.Fence.Unit, s.AsideRef) {
+		return fmt.Errorf("suspect %s #%d of %q: %w", s.Lane, s.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
+	}
 	if s := c.Settle; s != nil && !d.isDue(c.Fence.Unit, s.AsideRef) {
 		return fmt.Errorf("settle %s #%d of %q: %w", s.Lane, s.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
 	}

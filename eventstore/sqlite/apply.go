@@ -53,8 +53,13 @@ func (c *connection) check(changes *eventstore.Changes) error {
 	if err := c.checkParked(changes.Fence.Unit, changes.Park); err != nil {
 		return err
 	}
+	if changes.Suspect != nil {
+		if err := c.checkDue("suspect", changes.Fence.Unit, changes.Suspect.AsideRef); err != nil {
+			return err
+		}
+	}
 	if changes.Settle != nil {
-		if err := c.checkSettle(changes.Fence.Unit, changes.Settle); err != nil {
+		if err := c.checkDue("settle", changes.Fence.Unit, changes.Settle.AsideRef); err != nil {
 			return err
 		}
 	}

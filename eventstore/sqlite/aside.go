@@ -21,6 +21,11 @@ func (c *connection) writeAsides(changes *eventstore.Changes) error {
 			return err
 		}
 	}
+	if changes.Suspect != nil {
+		if err := c.suspectAside(changes.Fence.Unit, changes.Suspect); err != nil {
+			return err
+		}
+	}
 	if changes.Untry {
 		return c.untry(changes.Fence.Unit)
 	}
@@ -56,7 +61,7 @@ func (c *connection) writeDead(d *eventstore.Dead) error {
 	if _, err := c.exec(jobFailed, millis(time.Now()), d.Unit.Name, lane.id, d.Sequence); err != nil {
 		return err
 	}
-	_, err = c.exec(`UPDATE keyhold_dead SET due = 0, key = ?, event_id = ?, event_type = ?, attempts = ?, reason = ?, error = ?, time = ?
+	_, err = c.exec(`UPDATE keyhold_dead SET due = 0, suspicions = 0, key = ?, event_id = ?, event_type = ?, attempts = ?, reason = ?, error = ?, time = ?
 		WHERE name = ? AND lane = ? AND sequence = ?`,
 		d.Unit.Key, d.EventID, d.Type, d.Attempts, d.Reason, d.Error, millis(d.Time), d.Unit.Name, lane.id, d.Sequence)
 	return err
@@ -104,8 +109,8 @@ func (c *connection) checkParked(u event.Unit, parked []eventstore.Parked) error
 	return nil
 }
 
-// checkSettle reports a row that is not there, or not due: a parked one must be the first of its unit.
-func (c *connection) checkSettle(u event.Unit, s *eventstore.Settle) error {
+// checkDue reports a row that is not there, or not due: a parked one must be the first of its unit.
+func (c *connection) checkDue(what string, u event.Unit, s eventstore.AsideRef) error {
 	query := `SELECT EXISTS (SELECT 1 FROM keyhold_dead d JOIN keyhold_lanes n ON n.id = d.lane
 		WHERE d.name = ?1 AND d.key = ?2 AND d.due > 0 AND n.category = ?3 AND n.key = ?4 AND n.lane = ?5 AND d.sequence = ?6)`
 	if s.Kind == eventstore.AsideParked {
@@ -115,12 +120,12 @@ func (c *connection) checkSettle(u event.Unit, s *eventstore.Settle) error {
 	var due bool
 	_, err := c.get(query, []any{u.Name, u.Key, s.Lane.Category, s.Lane.Key, s.Lane.Lane, s.Sequence}, &due)
 	if err == nil && !due {
-		err = fmt.Errorf("settle %s #%d of unit %q: %w", s.Lane, s.Sequence, u, eventstore.ErrAsideMoved)
+		err = fmt.Errorf("%s %s #%d of unit %q: %w", what, s.Lane, s.Sequence, u, eventstore.ErrAsideMoved)
 	}
 	return err
 }
 
-// settleAside ends the attempt at a row that checkSettle found.
+// settleAside ends the attempt at a row that checkDue found.
 func (c *connection) settleAside(u event.Unit, s *eventstore.Settle) error {
 	lane, err := c.lane(s.Lane)
 	switch {
@@ -134,9 +139,22 @@ func (c *connection) settleAside(u event.Unit, s *eventstore.Settle) error {
 		}
 		return c.dueFirst(u)
 	}
-	_, err = c.exec(`UPDATE keyhold_parked SET due = 0, attempts = ?, reason = ?, error = ?, time = ?
+	_, err = c.exec(`UPDATE keyhold_parked SET due = 0, suspicions = 0, attempts = ?, reason = ?, error = ?, time = ?
 		WHERE ordinal = (SELECT min(ordinal) FROM keyhold_parked WHERE name = ? AND key = ?)`,
 		s.Failed.Attempts, s.Failed.Reason, s.Failed.Error, millis(s.Failed.Time), u.Name, u.Key)
+	return err
+}
+
+func (c *connection) suspectAside(u event.Unit, s *eventstore.Suspect) error {
+	if s.Kind == eventstore.AsideParked {
+		_, err := c.exec(`UPDATE keyhold_parked SET suspicions = ? WHERE ordinal = (SELECT min(ordinal) FROM keyhold_parked WHERE name = ? AND key = ?)`,
+			s.Suspicions, u.Name, u.Key)
+		return err
+	}
+	lane, err := c.lane(s.Lane)
+	if err == nil {
+		_, err = c.exec(`UPDATE keyhold_dead SET suspicions = ? WHERE name = ? AND lane = ? AND sequence = ?`, s.Suspicions, u.Name, lane.id, s.Sequence)
+	}
 	return err
 }
 
@@ -164,7 +182,7 @@ func (c *connection) settleDead(u event.Unit, lane int64, s *eventstore.Settle) 
 		_, err := c.exec(`DELETE FROM keyhold_dead WHERE name = ? AND lane = ? AND sequence = ?`, u.Name, lane, s.Sequence)
 		return err
 	}
-	_, err := c.exec(`UPDATE keyhold_dead SET due = 0, attempts = ?, reason = ?, error = ?, time = ? WHERE name = ? AND lane = ? AND sequence = ?`,
+	_, err := c.exec(`UPDATE keyhold_dead SET due = 0, suspicions = 0, attempts = ?, reason = ?, error = ?, time = ? WHERE name = ? AND lane = ? AND sequence = ?`,
 		s.Failed.Attempts, s.Failed.Reason, s.Failed.Error, millis(s.Failed.Time), u.Name, lane, s.Sequence)
 	return err
 }

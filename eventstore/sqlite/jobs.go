@@ -171,7 +171,7 @@ func (s operations) ActOnJob(ctx context.Context, id int64, kind eventstore.ActK
 			return err
 		}
 		if acted.State == eventstore.JobCancelled {
-			if _, err := c.exec(`UPDATE keyhold_dead SET due = 0 WHERE due = ?2 AND due > 0 AND name = ?1`, acted.Filter.Handler, id); err != nil {
+			if _, err := c.exec(`UPDATE keyhold_dead SET due = 0, suspicions = 0 WHERE due = ?2 AND due > 0 AND name = ?1`, acted.Filter.Handler, id); err != nil {
 				return err
 			}
 		}

@@ -59,12 +59,12 @@ func dueDead(ctx context.Context, q queryer, storeID string, u event.Unit, limit
 // asideColumns are the attempts at a row set aside, as a, and its record, a void where there is none: of the log as l and its lanes as n.
 const asideColumns = `n.category, n.key, n.lane, a.sequence, coalesce(l.void, 1), coalesce(l.id, a.event_id), coalesce(l.type, ''), coalesce(l.version, 0),
 	coalesce(l.encoding, ''), coalesce(l.time, a.time), coalesce(l.stream_kind, ''), coalesce(l.stream_id, ''), coalesce(l.stream_version, 0),
-	coalesce(l.tenant, ''), coalesce(l.correlation, ''), coalesce(l.causation, ''), coalesce(l.trace_parent, ''), coalesce(l.trace_state, ''), l.data, a.attempts`
+	coalesce(l.tenant, ''), coalesce(l.correlation, ''), coalesce(l.causation, ''), coalesce(l.trace_parent, ''), coalesce(l.trace_state, ''), l.data, a.attempts, a.suspicions`
 
 func asides(ctx context.Context, q queryer, storeID string, kind eventstore.AsideKind, query string, u event.Unit, limit int) (found []eventstore.Aside, err error) {
 	err = each(ctx, q, query, []any{u.Name, u.Key, limit}, func(rows *sql.Rows) error {
 		var a eventstore.Aside
-		e, void, err := scanEnvelope(rows, storeID, &a.Attempts)
+		e, void, err := scanEnvelope(rows, storeID, &a.Attempts, &a.Suspicions)
 		if void {
 			e = emptied(e)
 		}

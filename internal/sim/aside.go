@@ -17,6 +17,8 @@ type aside struct {
 	attempts int
 	reason   string // "" = it stands behind another
 	due      bool
+
+	suspicions int
 }
 
 func (u *unit) isDue() bool {
@@ -68,7 +70,7 @@ func (w *world) fetchAside(u *unit, e *partitions.FetchAside) partitions.FetchAs
 	}
 	give := func(a *aside) {
 		if len(in.Entries) < e.Max {
-			in.Entries = append(in.Entries, partitions.Aside{AsideRef: a.AsideRef, Attempts: a.attempts, Entry: u.lane(a.Lane).envelope(a.Sequence)})
+			in.Entries = append(in.Entries, partitions.Aside{AsideRef: a.AsideRef, Attempts: a.attempts, Suspicions: a.suspicions, Entry: u.lane(a.Lane).envelope(a.Sequence)})
 		}
 	}
 	if len(u.parked) > 0 && u.parked[0].due {
@@ -115,8 +117,10 @@ func (w *world) setAside(u *unit, j work) {
 	a := u.asideRow(*j.aside)
 	switch {
 	case a == nil: // without the rule
+	case j.suspicions != nil:
+		a.suspicions = *j.suspicions
 	case j.stays != nil:
-		a.due, a.attempts, a.reason = false, j.stays.Attempts, j.stays.Reason
+		a.suspicions, a.due, a.attempts, a.reason = 0, false, j.stays.Attempts, j.stays.Reason
 	case a.Dead:
 		a.rec.dead = false
 		u.dead = slices.DeleteFunc(u.dead, func(other *aside) bool { return other == a })
@@ -161,7 +165,7 @@ func (w *world) watchAsides(u *unit, j work) {
 			w.watchFailure(u, f, u.record(f.Lane, f.Sequence))
 		}
 	}
-	if j.aside == nil {
+	if j.aside == nil || j.suspicions != nil {
 		return
 	}
 	l, seq := u.lane(j.aside.Lane), j.aside.Sequence

@@ -119,8 +119,8 @@ func (w *world) holds(u *unit, owner int, gen event.Generation) bool {
 func (w *world) acquire(u *unit, owner int, floor event.Generation) partitions.Acquired {
 	switch {
 	case !w.scene.Leased:
-		first := u.begun != owner
-		u.begun = owner
+		first := owner > u.begun // what a process asked for that is no more may come late
+		u.begun = max(u.begun, owner)
 		return partitions.Acquired{Granted: true, Generation: w.storeGen, Unclean: first && !w.stopped}
 	case w.now < w.amnesty && w.scene.Without != Amnesty:
 		// To units that were never raised as well: the answer to an acquisition from before may still be on its way.

@@ -166,6 +166,10 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 			m.aside.settled(in.Outcome)
 			m.committed(in.Outcome)
 		}
+	case partitions.SuspectAsideDone:
+		if m.answered("suspect aside") {
+			m.committed(in.Outcome)
+		}
 	case partitions.CommitPassedDone:
 		if m.answered("commit passed") {
 			m.committed(in.Outcome)
@@ -269,6 +273,11 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 		m.ask("settle aside", e.Generation)
 		m.moves = m.moves[:0]
 		m.settleAside(e)
+	case *partitions.SuspectAside:
+		m.ask("suspect aside", e.Generation)
+		m.moves = m.moves[:0]
+		m.check(len(m.aside.queue) > 0 && e.Aside == m.aside.queue[0].AsideRef, "suspects %s, which is not what was set aside first", &e.Aside)
+		m.check(!e.Alone || m.tried.suspect && e.Suspicions > 0, "counts %s in a unit that was left clean, or has run", &e.Aside)
 	case *partitions.CommitPassed:
 		m.ask("commit passed", e.Generation)
 		m.check(len(e.Moves) > 0, "commits nothing")

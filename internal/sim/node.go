@@ -296,6 +296,8 @@ func (n *node) carryOut(a *actor, e partitions.Effect) {
 		of := e.Aside
 		n.commit(a, work{gen: e.Generation, aside: &of, stays: e.Failure},
 			func(o partitions.Outcome) partitions.Input { return partitions.SettleAsideDone{Outcome: o} })
+	case *partitions.SuspectAside:
+		n.suspectAside(a, e)
 	case *partitions.CommitPassed:
 		n.commit(a, work{gen: e.Generation, moves: e.Moves},
 			func(o partitions.Outcome) partitions.Input { return partitions.CommitPassedDone{Outcome: o} })

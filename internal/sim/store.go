@@ -11,18 +11,20 @@ import (
 
 // work is a unit of work of one unit.
 type work struct {
-	gen     event.Generation
-	moves   []partitions.Move
-	lane    *lane          // of the entry that was applied, or set aside; nil where none was
-	seq     event.Sequence // likewise
-	dead    *partitions.Failure
-	halt    *partitions.Failure
-	parked  []partitions.Failure
-	aside   *partitions.AsideRef // what was set aside and is applied, or settled
-	stays   *partitions.Failure  // it stays set aside
-	tried   *partitions.Tried
-	untry   bool
-	counted int // by the instance, with this one; 0 = no behavior ran
+	gen    event.Generation
+	moves  []partitions.Move
+	lane   *lane          // of the entry that was applied, or set aside; nil where none was
+	seq    event.Sequence // likewise
+	dead   *partitions.Failure
+	halt   *partitions.Failure
+	parked []partitions.Failure
+	aside  *partitions.AsideRef // what was set aside and is applied, or settled
+	stays  *partitions.Failure  // it stays set aside
+	tried  *partitions.Tried
+
+	suspicions *int // of what was set aside: nothing else happens to it
+	untry      bool
+	counted    int // by the instance, with this one; 0 = no behavior ran
 }
 
 func (w *world) recover(u *unit, e *partitions.Recover) partitions.RecoverDone {

@@ -29,7 +29,7 @@ func (n *node) companion(a *actor, e partitions.Effect) {
 		return
 	}
 	switch e := e.(type) {
-	case *partitions.WriteTried, *partitions.Discard, *partitions.Cancel, *partitions.SetTimer, *partitions.Note:
+	case *partitions.WriteTried, *partitions.SuspectAside, *partitions.Discard, *partitions.Cancel, *partitions.SetTimer, *partitions.Note:
 	case *partitions.Apply:
 		if !e.Alone {
 			n.alone = nil
@@ -55,6 +55,25 @@ func (n *node) writeTried(a *actor, e *partitions.WriteTried) {
 	n.commit(a, work{gen: e.Generation, tried: &row}, func(o partitions.Outcome) partitions.Input {
 		a.doubt = o != partitions.OK
 		return partitions.WriteTriedDone{Outcome: o}
+	})
+}
+
+// suspectAside is the same for what was set aside.
+func (n *node) suspectAside(a *actor, e *partitions.SuspectAside) {
+	of, suspicions := e.Aside, e.Suspicions
+	if e.Alone {
+		a.next = a.unit.record(of.Lane, of.Sequence)
+		if n.w.scene.Without != Alone {
+			if !n.free(a, true) {
+				n.later(50*time.Millisecond, func() { n.step(a, partitions.SuspectAsideDone{Outcome: partitions.Failed}) })
+				return
+			}
+			n.alone = a
+		}
+	}
+	n.commit(a, work{gen: e.Generation, aside: &of, suspicions: &suspicions}, func(o partitions.Outcome) partitions.Input {
+		a.doubt = o != partitions.OK
+		return partitions.SuspectAsideDone{Outcome: o}
 	})
 }
 

@@ -9,6 +9,7 @@ ALTER TABLE keyhold_handlers ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
 
 -- The job (keyhold_jobs.id) that handed a dead letter out, to be applied once more; 0: none did.
 ALTER TABLE keyhold_dead ADD COLUMN due INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE keyhold_dead ADD COLUMN suspicions INTEGER NOT NULL DEFAULT 0; -- times it was begun after an unclean end, since it is due
 CREATE INDEX keyhold_dead_unit ON keyhold_dead (name, key);
 CREATE INDEX keyhold_dead_due ON keyhold_dead (name, key) WHERE due > 0;
 
@@ -26,6 +27,7 @@ CREATE TABLE keyhold_parked (
   reason     TEXT    NOT NULL, -- '' for one that was parked because it came after another
   error      TEXT    NOT NULL,
   time       INTEGER NOT NULL,
+  suspicions INTEGER NOT NULL DEFAULT 0, -- times it was begun after an unclean end, since it is due
   due        INTEGER NOT NULL DEFAULT 0 -- 1, of the first of a unit only: the unit is to apply its parked events now
 ) STRICT;
 CREATE UNIQUE INDEX keyhold_parked_unit ON keyhold_parked (name, key, ordinal);
