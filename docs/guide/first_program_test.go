@@ -64,7 +64,7 @@ func TestFirstProgramIsBuiltAsThePageSays(t *testing.T) {
 		}
 		return
 	}
-	if d := cmp.Diff(page, done.String()); d != "" {
+	if d := cmp.Diff(strings.Split(page, "\n"), strings.Split(done.String(), "\n")); d != "" {
 		t.Errorf("what the program prints is not what the page says (-page +program); look whether it still reads well, then go test ./docs/guide -run FirstProgram -record:\n%s", d)
 	}
 }
