@@ -21,6 +21,7 @@ func TestPoison(t *testing.T) {
 	t.Run("parked events are applied in order, through a kill", parkedInOrder)
 	t.Run("an event that exits the process is halted, and no other", func(t *testing.T) { crasherIsHalted(t, "exit") })
 	t.Run("an event that exhausts memory is halted, and no other", func(t *testing.T) { crasherIsHalted(t, "memory") })
+	t.Run("a replayed dead letter that exits the process stays one, and the process lives", replayedCrasherStays)
 	t.Run("acts are compared and audited", actsAreComparedAndAudited)
 	t.Run("a pause outlives a restart", pauseOutlivesRestart)
 }
@@ -250,6 +251,47 @@ func crasherIsHalted(t *testing.T, how string) {
 	}
 	d.act(ada, admin.ActRequest{Kind: eventstore.ActSkip, Handler: "billing", Key: crasher, Reason: "it kills the process"})
 	d.applied("billing", crasher, 1, 3, 4)
+	d.alone()
+}
+
+func replayedCrasherStays(t *testing.T) {
+	d := newDesk(t)
+	d.breakIt("billing", "c-00", 3, "error")
+	d.start()
+	d.publish(names(2), 1, 4)
+	ada := d.operator("ada")
+	d.halted(ada, "billing", "c-00")
+	d.act(ada, admin.ActRequest{Kind: eventstore.ActDeadLetter, Handler: "billing", Key: "c-00", Reason: "later"})
+	d.applied("billing", "c-00", 1, 2, 4)
+	before := d.entered("billing", "c-00", 3)
+	d.breakIt("billing", "c-00", 3, "exit")
+	job, err := ada.StartJob(d.Context(), admin.JobRequest{Kind: eventstore.JobReplay, Filter: admin.Filter{Handler: "billing"}})
+	if err != nil {
+		d.Fatal(err)
+	}
+	over := func() bool {
+		now, err := ada.Job(d.Context(), job.ID)
+		return err == nil && now.State == eventstore.JobDone
+	}
+	deaths := 0
+	for d.diesBefore(over) {
+		if deaths++; deaths > 10 {
+			d.Fatalf("%d deaths, and no end of it:\n%s", deaths, d.log())
+		}
+		d.launch()
+	}
+	d.publish(names(2), 5, 6)
+	d.applied("billing", "c-00", 1, 2, 4, 5, 6)
+	d.applied("billing", "c-01", upTo(1, 6)...)
+	dead, err := ada.DeadLetters(d.Context(), admin.DeadQuery{Filter: admin.Filter{Handler: "billing"}})
+	if err != nil || len(dead.Items) != 1 || dead.Items[0].Reason != "crashed the process" {
+		d.Errorf("dead letters: %+v, %v", dead.Items, err)
+	}
+	n := d.entered("billing", "c-00", 3) - before
+	d.Logf("deaths=%d starts-of-the-event=%d", deaths, n)
+	if n != deaths || deaths > 4 { // the first unsuspected, then three alone
+		d.Errorf("%d deaths, the event was begun %d times", deaths, n)
+	}
 	d.alone()
 }
 
