@@ -25,7 +25,7 @@
 //
 // Per (handler, key), effects land in commit order, once, in the transaction that moves the handler's checkpoint; a crash at any
 // point loses nothing and skips nothing; an event that cannot be applied halts its own key, durably, and no other, until somebody
-// lifts the halt ([github.com/keyhold/keyhold/admin.Resume]). A handler without SequentialBy, or with OnPoison Release, sets such
+// acts ([App.Admin], or the command keyhold). A handler without SequentialBy, or with OnPoison Release, sets such
 // an event aside instead, and goes on.
 //
 // Not promised: effects outside the store happen at least once, with at most one event in doubt per key.

@@ -29,7 +29,7 @@ func (a *App) observer() actors.Observer {
 		}
 	}
 	o.Halted = func(h eventstore.Halt) {
-		log.Error("halted: nothing later of this key is applied; mend the cause, then lift the halt with admin.Resume",
+		log.Error("halted: nothing later of this key is applied; mend the cause, then have it tried again",
 			"unit", h.Unit, "lane", h.Lane, "sequence", h.Sequence, "event", h.EventID, "type", h.EventType,
 			"attempts", h.Attempts, "reason", h.Reason, "error", h.Error, "try", why(h.Unit, h.Lane.Category))
 		call(next.Halted, h)

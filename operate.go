@@ -121,7 +121,7 @@ func (a *App) reportHalts(ctx context.Context) error {
 	if len(halts) == most {
 		count += " or more"
 	}
-	a.cfg.Logger.Warn("units are halted since before this start: mend the cause, then lift each with admin.Resume",
+	a.cfg.Logger.Warn("units are halted since before this start: mend the cause, then have them tried again",
 		"halted", count, "first", strings.Join(first, ", "), "try", why(halts[0].Unit, halts[0].Lane.Category))
 	return nil
 }

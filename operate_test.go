@@ -98,7 +98,7 @@ func TestLiftedHaltIsToldOnceAndTheUnitResumes(t *testing.T) {
 			if got := log.lines("begins anew"); len(got) > 0 {
 				t.Errorf("a lifted halt is told as a commit that failed: %s", got)
 			}
-			if got := log.lines("level=ERROR", "halted:", "admin.Resume"); len(got) != 3 {
+			if got := log.lines("level=ERROR", "halted:", `try="keyhold why `); len(got) != 3 {
 				t.Errorf("%d of 3 halts say how to go on", len(got))
 			}
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/keyhold/keyhold/cmd/keyhold/command"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/transport/inline"
 	"github.com/keyhold/keyhold/transport/local"
 )
 
@@ -120,6 +121,42 @@ func parcelStore(path string) *sqlite.Store {
 		_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS labels (client TEXT, parcel INTEGER, label TEXT)`)
 		return err
 	}})
+}
+
+// TestPolicies has one event go wrong under each policy.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	known := &addresses{known: map[string]bool{"client-4": true}}
+	app := keyhold.New(keyhold.Config{
+		Name: "shop", Store: parcelStore(filepath.Join(t.TempDir(), "shop.db")), Transport: inline.New(), Logger: slog.New(slog.DiscardHandler),
+	})
+	app.Register(keyhold.Category{Name: "parcel", Key: "client_id", Events: []keyhold.EventType{keyhold.EventOf[ParcelOrdered]()}},
+		parcelHandler(known), mailingHandler(known), auditingHandler(known))
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = app.Stop(context.Background()) }()
+	for parcel, client := range []string{"client-17", "client-17", "client-4"} {
+		if err := keyhold.Publish(t.Context(), app, ParcelOrdered{ClientID: client, Parcel: parcel + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, err := app.Admin().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, h := range status.Handlers {
+		got[h.Name] = fmt.Sprintf("behind %d, halted %d, parking %d, dead %d", h.Lag, h.Halted, h.Parking, h.Dead)
+	}
+	want := map[string]string{
+		"parcels":  "behind 2, halted 1, parking 0, dead 0",
+		"mailing":  "behind 0, halted 0, parking 1, dead 0",
+		"auditing": "behind 0, halted 0, parking 0, dead 2",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
 }
 
 var record = flag.Bool("record", false, "write the transcript of failures.md anew")
