@@ -264,8 +264,8 @@ func TestJobWaitsForAStoreInTroubleAndLosesNothingOfWhatWasCommitted(t *testing.
 // crowded is a store with one job that has handed out all it may.
 type crowded struct {
 	eventstore.Store
-	reads, steps atomic.Int64
-	order        chan string
+	reads atomic.Int64
+	order chan string
 }
 
 func (c *crowded) job(through int) eventstore.Job {

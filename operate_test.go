@@ -117,7 +117,7 @@ func TestStartTellsOfUnitsThatAreHalted(t *testing.T) {
 	again := inMemory()
 	again.Store, again.Logger = cfg.Store, log.logger()
 	run(t, again, cart, n.handler())
-	log.wants(t, "level=WARN", "admin.Resume", "halted=4", `first="register/ada, register/bob, register/cyd"`, `try="keyhold why cart ada"`)
+	log.wants(t, "level=WARN", "halted=4", `first="register/ada, register/bob, register/cyd"`, `try="keyhold why cart ada"`)
 }
 
 func TestStartTellsWhatItFindsInTheStore(t *testing.T) {

@@ -215,21 +215,21 @@ func (a *ProjectionAct) Validate() error {
 	case ActPause, ActResume, ActRetry, ActRebuild, ActCancelRebuild, ActDropBuild:
 	case ActSkip:
 		if a.Event == "" {
-			errs = append(errs, errors.New("Event is empty: name the event that it is halted at"))
+			errs = append(errs, errors.New("no event: name the one that it is halted at"))
 		}
 		fallthrough
 	case ActRemove:
 		if a.Reason == "" {
-			errs = append(errs, errors.New("Reason is empty: say why"))
+			errs = append(errs, errors.New("no reason: say why"))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("Kind is %q, which is not done to projections", a.Kind))
+		errs = append(errs, fmt.Errorf("kind %q is not done to projections", a.Kind))
 	}
 	if a.Name == "" {
-		errs = append(errs, errors.New("Name is empty: name the projection"))
+		errs = append(errs, errors.New("no name: name the projection"))
 	}
 	if a.Actor == "" {
-		errs = append(errs, errors.New("Actor is empty: say who acts"))
+		errs = append(errs, errors.New("no actor: say who acts"))
 	}
 	if a.Build < 0 {
 		errs = append(errs, fmt.Errorf("Build is %d: builds are numbered from 1", a.Build))

@@ -53,7 +53,7 @@ func (b *bundle) collect() map[string]float64 {
 			points(m, func(set attribute.Set, v float64) {
 				var labels []string
 				for _, kv := range set.ToSlice() {
-					labels = append(labels, string(kv.Key)+"="+kv.Value.Emit())
+					labels = append(labels, string(kv.Key)+"="+kv.Value.String())
 				}
 				slices.Sort(labels)
 				found[m.Name+"{"+strings.Join(labels, ",")+"}"] = v

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +17,7 @@ func unmark(f *os.File) error { return setMark(f, unix.F_UNLCK) }
 
 func setMark(f *os.File, kind int16) error {
 	for {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Whence: int16(os.SEEK_SET)})
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Whence: int16(io.SeekStart)})
 		if !errors.Is(err, unix.EINTR) {
 			return pathError("lock", f, err)
 		}
@@ -25,7 +26,7 @@ func setMark(f *os.File, kind int16) error {
 
 // isMarked reports whether a process has the mark on the file, now.
 func isMarked(f *os.File, _ int) (bool, error) {
-	wanted := unix.Flock_t{Type: unix.F_WRLCK, Whence: int16(os.SEEK_SET)}
+	wanted := unix.Flock_t{Type: unix.F_WRLCK, Whence: int16(io.SeekStart)}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &wanted); err != nil {
 		return false, pathError("ask for the lock of", f, err)
 	}
