@@ -120,11 +120,11 @@ func (u *unit) settleAside(e *partitions.SettleAside) partitions.Input {
 
 // suspectAside counts an attempt at a row set aside that may end the process, alone from here on; or takes back what was counted.
 func (u *unit) suspectAside(e *partitions.SuspectAside) partitions.Input {
-	if !e.Alone {
-		u.leaveGate()
-	} else if o, err := u.enterGate(true, e.Generation); o != partitions.OK {
-		u.leaveGate()
-		return partitions.SuspectAsideDone{Outcome: o, Err: err}
+	if e.Alone {
+		if o, err := u.enterGate(true, e.Generation); o != partitions.OK {
+			u.leaveGate()
+			return partitions.SuspectAsideDone{Outcome: o, Err: err}
+		}
 	}
 	s := &eventstore.Suspect{AsideRef: settled(&e.Aside).AsideRef, Suspicions: e.Suspicions}
 	_, err := u.write(eventstore.Changes{Fence: u.fence(e.Generation), Suspect: s})

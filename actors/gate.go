@@ -67,9 +67,9 @@ func (g *gate) admitLocked() {
 	g.mu.line = nil
 }
 
-// applySuspect applies an entry when it is its turn at the gate. One that is alone has come in before that was counted.
+// applySuspect applies an entry when it is its turn at the gate. One that is alone has come in before that was counted, and stays until
+// it is taken back, or others would come in whose crash is counted against it. See step for when it leaves.
 func (u *unit) applySuspect(e *partitions.Apply) partitions.Input {
-	defer u.leaveGate() // also when the behavior ends the goroutine
 	entry := e.Entry
 	hand := InHand{
 		EventID: entry.ID, Type: entry.Type, Lane: entry.Ref(), Sequence: entry.Sequence, Attempt: e.Attempt, Suspect: true, Alone: e.Alone, Waiting: true,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/local"
 )
 
 // died is a store on which a process ended: each of these keys has deposits that the ledger has not applied, the first of them
@@ -152,6 +154,58 @@ func TestASuspectThatMustBeAloneIs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Others that are to be alone wait until it is in the store that the one before them has returned, or a crash of theirs would be counted
+// against it.
+func TestASuspectThatReturnedIsClearedBeforeTheNextOneRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := died(t, map[string]int{"a": 1, "b": 1, "c": 1}, 1)
+		var mu sync.Mutex
+		var returned []string
+		h := ledgers(func(l *ledger, _ actors.Context, e Deposited) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range returned {
+				if row := tried(t, store, key); row != nil && row.Suspicions > 0 {
+					t.Errorf("%s runs while %s is suspected: %+v", l.client, key, row)
+				}
+			}
+			if slices.Contains(returned, l.client) {
+				return nil
+			}
+			returned = append(returned, l.client)
+			return errors.New("not now")
+		})
+		b := &bundle{store: leftUnclean{takesBackSlowly{store, t}}, memory: store, saw: new(recorder), carrier: local.New()}
+		b.start(t, []actors.Definition{h}, nil)
+		for range 3 {
+			b.saw.applied.Wait(t)
+		}
+	})
+}
+
+// takesBackSlowly is a store that takes its time over writing that nobody is suspected.
+type takesBackSlowly struct {
+	eventstore.Store
+	t testing.TB
+}
+
+func (s takesBackSlowly) Begin(who string) eventstore.Tx {
+	return slowTx{s.Store.Begin(who), s.t}
+}
+
+type slowTx struct {
+	eventstore.Tx
+	t testing.TB
+}
+
+func (tx slowTx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Committed, error) {
+	if c.Tried != nil && c.Tried.Suspicions == 0 {
+		<-pause(tx.t, time.Second)
+	}
+	return tx.Tx.Commit(ctx, c)
 }
 
 // takeOver starts a transport that wakes nobody.
@@ -406,7 +460,7 @@ func TestALedgerThatIsNoSuspectDoesNotWaitAtTheGate(t *testing.T) {
 	})
 }
 
-// What was set aside and is due was in hand as well: it is not counted, since a person asked for it, but nobody is beside it.
+// What was set aside and is due may have been in hand as well: it is counted, and nobody is beside it.
 func TestAnEventSetAsideThatIsDueAfterAnUncleanEndRunsAlone(t *testing.T) {
 	t.Parallel()
 	store := memory.Open()
@@ -426,7 +480,7 @@ func TestAnEventSetAsideThatIsDueAfterAnUncleanEndRunsAlone(t *testing.T) {
 	})
 	m.mend(1)
 	b := setupUnclean(t, store, []actors.Definition{h})
-	if s := b.saw.suspected.Wait(t); s != (suspected{ledgerC, 1, 0, true}) {
+	if s := b.saw.suspected.Wait(t); s != (suspected{ledgerC, 1, 1, true}) {
 		t.Errorf("suspected: %+v", s)
 	}
 	b.saw.unparked.Wait(t)

@@ -149,10 +149,12 @@ func (u *unit) leave() {
 
 // step tells the machine one thing and does what it says; false when there is nothing to tell.
 func (u *unit) step() bool {
+	owed := u.answer != nil
 	in := u.input()
 	if in == nil {
 		return false
 	}
+	answered := owed && u.answer == nil
 	now := u.run.tick()
 	for _, e := range u.machine.Step(now, in) {
 		u.do(e)
@@ -162,6 +164,8 @@ func (u *unit) step() bool {
 	if e := u.pending; e != nil {
 		u.pending = nil
 		u.answer = u.carryOut(e)
+	} else if answered {
+		u.leaveGate()
 	}
 	return true
 }

@@ -24,9 +24,6 @@ func (m *Machine) resume() bool {
 		m.eff.asides = FetchAside{Generation: m.gen, Max: m.cfg.ReadAhead}
 		m.emit(&m.eff.asides)
 		return false
-	case m.asideBlamed():
-		m.suspectAside(m.asides[0].AsideRef, 0, false)
-		return false
 	case m.now < m.asideTry.again:
 		return false
 	}
@@ -110,7 +107,7 @@ func (m *Machine) suspectAsideDone(in SuspectAsideDone) {
 	default:
 		m.trouble("suspect aside", in.Outcome, in.Err)
 		if m.draining {
-			m.asides, m.asideTry.owes, m.again = nil, false, 0 // whoever is next finds it as it is
+			m.asides, m.settle, m.asideTry.owes, m.again = nil, nil, false, 0 // whoever is next finds it as it is
 		}
 	}
 }

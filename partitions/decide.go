@@ -128,6 +128,9 @@ func (m *Machine) stream() bool {
 		return m.leave(false)
 	case m.now < m.again:
 		return false
+	case m.asideBlamed(): // as long as the store says so, a crash of another would be counted against it
+		m.suspectAside(m.asides[0].AsideRef, 0, false)
+		return false
 	case m.settle != nil:
 		m.write()
 		return false

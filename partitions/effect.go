@@ -102,7 +102,7 @@ type (
 
 	// SuspectAside: make durable how often an entry that was set aside was begun in a unit that had been left unclean. Alone: it counts
 	// a time that is about to begin, for which no other suspect may run on this node; so being alone begins before the call, and
-	// lasts until something other than that Apply is asked for. Else it takes back what was counted: nobody died of it.
+	// lasts until something other than that Apply or another SuspectAside is asked for. Else it takes back what was counted: nobody died of it.
 	SuspectAside struct {
 		Generation event.Generation
 		Aside      AsideRef
