@@ -91,7 +91,7 @@ func (a *App) checkProjectionNames(ctx context.Context, p *plan) error {
 func (a *App) projecting(in declared, r *running, id eventstore.Identity) (*projection.Runtime, error) {
 	return projection.NewRuntime(projection.Config{
 		Definitions: in.projections, Store: a.cfg.Store, Codec: r.router.types, SQL: id.Capabilities.SQL,
-		Observer: a.projectionObserver(), Logger: a.cfg.Logger,
+		Unclean: id.Unclean, MaxCrashes: a.cfg.MaxCrashes, Alone: r.alone, Observer: a.projectionObserver(), Logger: a.cfg.Logger,
 	})
 }
 
@@ -131,6 +131,9 @@ func (a *App) reportProjections(ctx context.Context) error {
 	}
 	return nil
 }
+
+// alone waits until no other suspect is in a behavior of this process.
+func (r *running) alone(ctx context.Context) (release func(), err error) { return r.runtime.Alone(ctx) }
 
 // committed tells everybody who may have something to do with it that lanes have grown.
 func (r *running) committed(ctx context.Context, tails []event.Tail) error {

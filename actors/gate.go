@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"sync"
 
 	"github.com/keyhold/keyhold/event"
@@ -94,6 +95,26 @@ func (u *unit) enterGate(alone bool, g event.Generation) (partitions.Outcome, er
 		u.turn = u.run.gate.enter(alone)
 	}
 	return u.awaitTurn(u.turn, g)
+}
+
+// Alone waits until no suspect of a unit is in its behavior, and keeps them waiting until release is called: for what is suspected of
+// having ended the process and is no unit. The error is that of ctx, or [ErrStopping].
+func (r *Runtime) Alone(ctx context.Context) (release func(), err error) {
+	run := r.running.Load()
+	if run == nil {
+		return nil, ErrStopping
+	}
+	t := run.gate.enter(true)
+	select {
+	case <-t.in:
+		return func() { run.gate.leave(t) }, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-run.ending:
+		err = ErrStopping
+	}
+	run.gate.leave(t)
+	return nil, err
 }
 
 func (u *unit) leaveGate() {

@@ -149,6 +149,9 @@ type ProjectionTried struct {
 	Error    string
 	Time     time.Time
 	Again    time.Time // when the next attempt is due; zero = it waits for a newer program
+	// Suspicions counts the times it was begun, with no other suspect beside it, after the process had not been stopped: it may be what
+	// ended it. It is counted before, and goes back to 0 when the attempt returns.
+	Suspicions int
 }
 
 // ProjectionStep is what one unit of work changes of one build. It is compare-and-set: the build must run, be at From and be neither

@@ -84,8 +84,27 @@ func deskStore(dir string) *sqlite.Store {
 func deskApp(store *sqlite.Store, dir string, m *markers) *keyhold.App {
 	app := keyhold.New(keyhold.Config{Name: "desk", Store: store, Transport: local.New(), IdleAfter: 50 * time.Millisecond})
 	app.Register(keyhold.Category{Name: "ticket", Key: "client", Events: []keyhold.EventType{keyhold.EventOf[ticket]()}},
-		clerkHandler("billing", keyhold.Halt, dir, m), clerkHandler("mailing", keyhold.ParkSequence, dir, m))
+		clerkHandler("billing", keyhold.Halt, dir, m), clerkHandler("mailing", keyhold.ParkSequence, dir, m), boardProjection(dir, m))
 	return app
+}
+
+// boardProjection is given all tickets in the order of their commits.
+func boardProjection(dir string, m *markers) keyhold.Projection[*clerk] {
+	return keyhold.Projection[*clerk]{
+		Name: "board", Categories: []string{"ticket"},
+		Retry: keyhold.RetryPolicy{Attempts: 2, Min: time.Millisecond},
+		New:   func() *clerk { return &clerk{"board", dir, m} },
+		On:    keyhold.ProjectionCases[*clerk]{keyhold.Project((*clerk).listed)},
+	}
+}
+
+func (c *clerk) listed(ctx keyhold.ProjectionContext, e ticket) error {
+	defer c.markers.enter(c.handler+"/"+e.Client, uint64(ctx.Meta().Sequence))()
+	if err := trouble(c.dir, c.handler, e); err != nil {
+		return err
+	}
+	_, err := ctx.Tx().ExecContext(ctx, `INSERT INTO effects (handler, client, number) VALUES ($1, $2, $3)`, c.handler, e.Client, e.Number)
+	return err
 }
 
 // deskChild runs the application in this process, and does what it is told on standard input: "publish CLIENT FROM TO", "effects

@@ -22,6 +22,7 @@ func TestPoison(t *testing.T) {
 	t.Run("an event that exits the process is halted, and no other", func(t *testing.T) { crasherIsHalted(t, "exit") })
 	t.Run("an event that exhausts memory is halted, and no other", func(t *testing.T) { crasherIsHalted(t, "memory") })
 	t.Run("a replayed dead letter that exits the process stays one, and the process lives", replayedCrasherStays)
+	t.Run("an event that exits the process in a projection halts that, and nothing else", projectionCrasherIsHalted)
 	t.Run("acts are compared and audited", actsAreComparedAndAudited)
 	t.Run("a pause outlives a restart", pauseOutlivesRestart)
 }
@@ -291,6 +292,56 @@ func replayedCrasherStays(t *testing.T) {
 	d.Logf("deaths=%d starts-of-the-event=%d", deaths, n)
 	if n != deaths || deaths > 4 { // the first unsuspected, then three alone
 		d.Errorf("%d deaths, the event was begun %d times", deaths, n)
+	}
+	d.alone()
+}
+
+func projectionCrasherIsHalted(t *testing.T) {
+	d := newDesk(t)
+	clients := names(5)
+	d.start()
+	d.breakIt("board", "c-03", 4, "exit")
+	d.tell("publish %s 1 8", strings.Join(clients, ",")) // it may die before it has said that it is done
+	ada := d.operator("ada")
+	stopped := func() *admin.ProjectionStop {
+		p, err := ada.Projection(d.Context(), "board")
+		if err != nil || len(p.Builds) == 0 {
+			return nil
+		}
+		if s := p.Builds[0].Stopped; s != nil && s.Halted {
+			return s
+		}
+		return nil
+	}
+	deaths := 0
+	for d.diesBefore(func() bool { return stopped() != nil }) {
+		if deaths++; deaths > 10 {
+			d.Fatalf("%d deaths, and no end of it:\n%s", deaths, d.log())
+		}
+		d.launch()
+	}
+	if h := stopped(); h.Reason != "crashed the process" {
+		d.Errorf("halted: %+v", h)
+	}
+	for _, c := range clients {
+		d.applied("billing", c, upTo(1, 8)...)
+		d.applied("mailing", c, upTo(1, 8)...)
+	}
+	halts, err := ada.Halts(d.Context(), admin.UnitQuery{})
+	if err != nil || len(halts.Items) > 0 {
+		d.Errorf("halted besides: %+v, %v", halts.Items, err)
+	}
+	n := d.entered("board", "c-03", 4)
+	d.Logf("deaths=%d starts-of-the-event=%d", deaths, n)
+	if n != deaths || deaths > 5 {
+		d.Errorf("%d deaths, the event was begun %d times", deaths, n)
+	}
+	d.mend("board", "c-03", 4)
+	if _, err := ada.ActOnProjection(d.Context(), admin.ProjectionRequest{Kind: eventstore.ActRetry, Name: "board"}); err != nil {
+		d.Fatal(err)
+	}
+	for _, c := range clients {
+		d.applied("board", c, upTo(1, 8)...)
 	}
 	d.alone()
 }

@@ -38,6 +38,7 @@ type build struct {
 	more     bool                // the page was full: there may be more behind it
 	size     int                 // of the next page
 	singles  int                 // events that are to be done one by one, as a batch of them failed
+	suspect  bool                // what it had in hand when the process ended has not run again
 	newer    bool                // the next event needs a newer program, so there is nothing to try
 	pause    time.Duration       // after the next trouble
 	patience time.Duration       // of the next last stretch
@@ -139,7 +140,7 @@ func (b *build) step(ctx context.Context) next {
 		}
 	}
 	if !b.own.SetUp {
-		return b.setUp(ctx)
+		return b.suspected(ctx, nil, b.setUp)
 	}
 	if len(b.page) == 0 {
 		if err := b.read(ctx); err != nil {
@@ -154,6 +155,9 @@ func (b *build) step(ctx context.Context) next {
 		return b.caughtUp()
 	}
 	b.idle = false
+	if b.prog.handling(b.rt.cfg.Codec, &b.page[0]) == handle {
+		return b.suspected(ctx, &b.page[0], b.batch)
+	}
 	return b.batch(ctx)
 }
 
@@ -349,7 +353,7 @@ func (b *build) failed(ctx context.Context, e *eventstore.Placed, err error) nex
 	step := b.stepTo(b.own.Position)
 	switch reason := b.whyHalt(err, attempts); reason {
 	case "":
-		step.Tried = &eventstore.ProjectionTried{
+		step.Tried = &eventstore.ProjectionTried{ // of which the suspicions are 0: it has returned
 			Event: at, Attempts: attempts, Error: err.Error(), Time: now, Again: now.Add(max(b.prog.desc.Retry.Delay(attempts), time.Millisecond)),
 		}
 	default:

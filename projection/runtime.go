@@ -32,6 +32,15 @@ type Config struct {
 	Codec       *codec.Registry
 	SQL         bool // the store has SQL
 
+	// Unclean: the process before was not stopped. The event that a build had in hand then may be what ended it.
+	Unclean bool
+	// MaxCrashes is how often the process may end while such an event runs and no other suspect beside it; then the build halts before it.
+	// Default 3.
+	MaxCrashes int
+	// Alone waits until no other suspect runs in this process, and keeps others waiting until release is called. The error says
+	// that it will not come to that. Default: at once.
+	Alone func(ctx context.Context) (release func(), err error)
+
 	Observer Observer
 	Logger   *slog.Logger     // default: discards
 	Now      func() time.Time // default time.Now
@@ -77,6 +86,12 @@ func NewRuntime(cfg Config) (*Runtime, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.MaxCrashes == 0 {
+		cfg.MaxCrashes = 3
+	}
+	if cfg.Alone == nil {
+		cfg.Alone = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	cfg.Observer = cfg.Observer.guarded(cfg.Logger)
 	r := &Runtime{cfg: cfg, programs: map[string]*program{}, hold: holdTime, stretch: stretchTime}
@@ -136,7 +151,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("declare projections: %w", err), r.group.Stop(context.WithoutCancel(ctx)))
 	}
-	r.run(all)
+	r.run(all, r.cfg.Unclean)
 	return nil
 }
 
@@ -199,15 +214,16 @@ func (r *Runtime) Look(ctx context.Context, names ...string) error {
 	if len(names) > 0 {
 		all = slices.DeleteFunc(all, func(p eventstore.Projection) bool { return !slices.Contains(names, p.Name) })
 	}
-	r.run(all)
+	r.run(all, false)
 	return nil
 }
 
 // Has reports whether the runtime runs a projection of that name.
 func (r *Runtime) Has(name string) bool { return r.programs[name] != nil }
 
-// run starts loops for builds that have none, and has those there are look at their state.
-func (r *Runtime) run(all []eventstore.Projection) {
+// run starts loops for builds that have none, and has those there are look at their state. suspect: what they do first may have ended the
+// process before.
+func (r *Runtime) run(all []eventstore.Projection, suspect bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range all {
@@ -226,6 +242,9 @@ func (r *Runtime) run(all []eventstore.Projection) {
 				continue
 			}
 			b := newBuild(r, prog, id)
+			if suspect {
+				b.suspect, b.singles = true, prog.desc.Batch // what it had in hand was a batch at most, of which any may be it
+			}
 			if r.group.Go(func(ctx context.Context) {
 				b.loop(ctx)
 				r.leave(id)

@@ -84,25 +84,26 @@ func loadProjections(ctx context.Context, q queryer, name string) (all []eventst
 
 func loadBuilds(ctx context.Context, q queryer, name string) (all []eventstore.ProjectionBuild, err error) {
 	return all, each(ctx, q, `SELECT number, version, state, set_up, tables, position, event_id, event_time, moved, applied, passed, skipped, began, switched,
-			stopped, attempts, reason, error, changed, again, at_id, at_type, at_category, at_key, at_lane, at_sequence, at_position, at_time
+			stopped, attempts, suspicions, reason, error, changed, again, at_id, at_type, at_category, at_key, at_lane, at_sequence, at_position, at_time
 			FROM keyhold_projection_builds WHERE name = ? ORDER BY number`, []any{name}, func(rows *sql.Rows) error {
 		var (
 			b            eventstore.ProjectionBuild
 			at           eventstore.ProjectionEvent
 			h            eventstore.ProjectionHalt
 			stopped      int
+			suspicions   int
 			changed      time.Time
 			again        time.Time
 			pos, atPlace int64
 		)
 		err := rows.Scan(&b.Number, &b.Version, &b.State, &b.SetUp, list{&b.Tables}, &pos, &b.EventID, moment{&b.EventTime}, moment{&b.Moved},
 			&b.Applied, &b.Passed, &b.Skipped, moment{&b.Began}, moment{&b.Switched},
-			&stopped, &h.Attempts, &h.Reason, &h.Error, moment{&changed}, moment{&again},
+			&stopped, &h.Attempts, &suspicions, &h.Reason, &h.Error, moment{&changed}, moment{&again},
 			&at.ID, &at.Type, &at.Place.Lane.Category, &at.Place.Lane.Key, &at.Place.Lane.Lane, &at.Place.Sequence, &atPlace, moment{&at.Time})
 		b.Position, at.Position, at.Place.EventID = position(pos), position(atPlace), at.ID
 		switch stopped {
 		case stoppedTrying:
-			b.Tried = &eventstore.ProjectionTried{Event: at, Attempts: h.Attempts, Error: h.Error, Time: changed, Again: again}
+			b.Tried = &eventstore.ProjectionTried{Event: at, Attempts: h.Attempts, Error: h.Error, Time: changed, Again: again, Suspicions: suspicions}
 		case stoppedHalted:
 			h.Event, h.Since = at, changed
 			b.Halt = &h
@@ -187,6 +188,7 @@ func (c *connection) saveBuild(name string, b *eventstore.ProjectionBuild) error
 	}
 	var (
 		stopped        int
+		suspicions     int
 		h              eventstore.ProjectionHalt
 		changed, again time.Time
 	)
@@ -195,7 +197,7 @@ func (c *connection) saveBuild(name string, b *eventstore.ProjectionBuild) error
 		stopped, h, changed = stoppedHalted, *b.Halt, b.Halt.Since
 	case b.Tried != nil:
 		t := b.Tried
-		stopped, changed, again = stoppedTrying, t.Time, t.Again
+		stopped, changed, again, suspicions = stoppedTrying, t.Time, t.Again, t.Suspicions
 		h = eventstore.ProjectionHalt{Event: t.Event, Attempts: t.Attempts, Error: t.Error}
 	}
 	place, err := parsePosition(h.Event.Position)
@@ -205,11 +207,11 @@ func (c *connection) saveBuild(name string, b *eventstore.ProjectionBuild) error
 	lane := h.Event.Place.Lane
 	_, err = c.exec(`INSERT OR REPLACE INTO keyhold_projection_builds
 		(name, number, version, state, set_up, tables, position, event_id, event_time, moved, applied, passed, skipped, began, switched,
-		stopped, attempts, reason, error, changed, again, at_id, at_type, at_category, at_key, at_lane, at_sequence, at_position, at_time)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		stopped, attempts, suspicions, reason, error, changed, again, at_id, at_type, at_category, at_key, at_lane, at_sequence, at_position, at_time)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		name, b.Number, b.Version, string(b.State), b.SetUp, string(tables), at, b.EventID, momentOf(b.EventTime), momentOf(b.Moved),
 		int64(b.Applied), int64(b.Passed), int64(b.Skipped), momentOf(b.Began), momentOf(b.Switched),
-		stopped, h.Attempts, h.Reason, h.Error, momentOf(changed), momentOf(again),
+		stopped, h.Attempts, suspicions, h.Reason, h.Error, momentOf(changed), momentOf(again),
 		h.Event.ID, h.Event.Type, lane.Category, lane.Key, lane.Lane, int64(h.Event.Place.Sequence), place, momentOf(h.Event.Time))
 	return err
 }

@@ -32,6 +32,7 @@ CREATE TABLE keyhold_projection_builds (
   switched   INTEGER NOT NULL,
   stopped    INTEGER NOT NULL, -- 1: attempts at the next event failed, 2: and it is halted there; 0: neither, and what follows is empty
   attempts   INTEGER NOT NULL,
+  suspicions INTEGER NOT NULL, -- of what was tried: times it was begun after an unclean end
   reason     TEXT    NOT NULL,
   error      TEXT    NOT NULL,
   changed    INTEGER NOT NULL,
