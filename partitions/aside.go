@@ -70,18 +70,17 @@ func (m *Machine) asideBlamed() bool {
 	return len(m.asides) > 0 && m.asides[0].Suspicions > 0 && !m.suspect
 }
 
-// clearAside takes back, before the unit is given up, what the entry that is next is suspected of without reason; false when there is nothing.
-func (m *Machine) clearAside() bool {
-	switch {
-	case m.asideBlamed():
+// asideDoubt reports whether an entry is suspected without reason: it returned, or was counted and is not going to run now.
+func (m *Machine) asideDoubt() bool { return m.asideBlamed() || m.asideTry.counted || m.asideTry.owes }
+
+// clearAside takes that back.
+func (m *Machine) clearAside() {
+	if m.asideBlamed() {
 		m.suspectAside(m.asides[0].AsideRef, 0, false)
-	case m.asideTry.counted, m.asideTry.owes: // it is not going to run here
-		m.asideTry.counted = false
-		m.suspectAside(m.asideTry.of, m.asideTry.base, false)
-	default:
-		return false
+		return
 	}
-	return true
+	m.asideTry.counted, m.asideTry.owes = false, true
+	m.suspectAside(m.asideTry.of, m.asideTry.base, false)
 }
 
 // suspectAside has it written how often an entry was begun: once more, or what was counted is taken back.

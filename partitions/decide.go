@@ -24,21 +24,22 @@ func (m *Machine) next() bool {
 	case m.own == granted:
 		m.recover()
 		return false
-	case m.acted:
-		m.anew(WhyActed)
+	case m.acted && m.counted: // what is counted and does not run now would be blamed for a crash of others
+		m.uncount()
 		return true
-	}
-	if m.owed != nil {
+	case m.owed != nil:
 		if !m.must || m.now >= m.again {
 			m.writeOwed()
 		}
 		return false
-	}
-	if m.asideTry.owes && m.blocked() {
+	case m.asideDoubt() && (m.acted || m.blocked()):
 		if m.now >= m.again {
-			m.suspectAside(m.asideTry.of, m.asideTry.base, false)
+			m.clearAside()
 		}
 		return false
+	case m.acted:
+		m.anew(WhyActed)
+		return true
 	}
 	if m.demand && !m.served && !m.counted && !m.asideTry.counted { // once it is counted, nothing comes before a suspect: it would be blamed
 		m.serve() // asks first, but the stream has a turn between two of them
@@ -297,7 +298,8 @@ func (m *Machine) leave(ifIdle bool) bool {
 	case m.counted:
 		m.uncount()
 		return true
-	case m.clearAside(): // once, also in a hurry: or what returned would be blamed for what comes
+	case m.asideDoubt(): // also in a hurry, or it would be blamed for what comes
+		m.clearAside()
 	case m.settle != nil && !m.hurry:
 		m.write()
 	case m.passed > 0 && !m.hurry:

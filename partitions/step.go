@@ -196,6 +196,9 @@ func (m *Machine) acquireDone(in AcquireDone) {
 	case in.Granted:
 		m.suspect = in.Unclean || m.suspect && m.own == dropped
 		m.based = m.based && !in.Unclean
+		if in.Unclean || !m.suspect {
+			m.asideTry.based, m.asideTry.owes = false, false // others had it since, or nobody is suspected
+		}
 		m.own, m.gen = granted, in.Generation
 		if m.cfg.Leased {
 			m.floor, m.deadline = max(m.floor, m.gen), m.leaseEnd(m.sent)

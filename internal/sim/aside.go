@@ -118,7 +118,7 @@ func (w *world) setAside(u *unit, j work) {
 	switch {
 	case a == nil: // without the rule
 	case j.suspicions != nil:
-		a.suspicions = *j.suspicions
+		w.suspectRow(a, *j.suspicions)
 	case j.stays != nil:
 		a.suspicions, a.due, a.attempts, a.reason = 0, false, j.stays.Attempts, j.stays.Reason
 	case a.Dead:
@@ -129,11 +129,29 @@ func (w *world) setAside(u *unit, j work) {
 	}
 }
 
+func (w *world) suspectRow(a *aside, suspicions int) {
+	switch {
+	case w.scene.Without == CountAside:
+	case w.scene.Without == TakeBackAside:
+		a.suspicions = max(a.suspicions, suspicions)
+	default:
+		a.suspicions = suspicions
+	}
+}
+
+// makeDue has a row applied. Of what it did before nobody is to speak any more.
+func (a *aside) makeDue() {
+	if !a.due {
+		a.due, a.suspicions = true, 0
+		a.rec.crashes, a.rec.calmly, a.rec.alone = 0, 0, 0
+	}
+}
+
 // dropFirst lets go of the first parked entry. The next one is due then.
 func (u *unit) dropFirst() {
 	u.parked[0].rec.parked = false
 	if u.parked = u.parked[1:]; len(u.parked) > 0 {
-		u.parked[0].due = true
+		u.parked[0].makeDue()
 	}
 }
 
@@ -173,6 +191,9 @@ func (w *world) watchAsides(u *unit, j work) {
 	switch passable := r.kind == "ignored" || r.kind == "void"; {
 	case j.stays != nil:
 		w.watchFailure(u, j.stays, r)
+		if j.stays.Reason == "crashed the process" {
+			w.seen["aside condemned"]++
+		}
 	case j.counted == 0 && !passable:
 		w.fail("%s: %s is through without being applied", u.id, j.aside)
 	case j.counted == 0:

@@ -107,13 +107,14 @@ func (n *node) run(a *actor, rec *record, fresh, suspect bool, j work) {
 		return partitions.ApplyDone{Outcome: partitions.Failed, Err: errTransient}
 	})
 	j.counted = a.instance.counted
+	began := w.now
 	n.later(w.takes(), func() {
 		if r.returned {
 			return
 		}
-		if rec.kind == "crash" {
-			rec.crashes++
+		if rec.kind == "crash" || rec.kind == "trap" && j.aside != nil {
 			w.tell("%s: %s #%d ends the process", n.name, j.lane.ref, j.seq)
+			w.watchCrash(a.unit, rec, j, began)
 			n.crash(w.between(time.Millisecond, 5*time.Second))
 			return
 		}
@@ -135,7 +136,7 @@ func (n *node) run(a *actor, rec *record, fresh, suspect bool, j work) {
 func (n *node) fails(rec *record) (partitions.ApplyDone, bool) {
 	in := partitions.ApplyDone{Outcome: partitions.Failed, Err: errTransient}
 	switch {
-	case rec.kind == "poison":
+	case rec.kind == "poison" || rec.kind == "trap":
 		in.Class = partitions.Poison
 	case rec.kind == "flaky" && rec.fails > 0:
 		rec.fails--

@@ -168,6 +168,7 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 		}
 	case partitions.SuspectAsideDone:
 		if m.answered("suspect aside") {
+			m.aside.suspected(in.Outcome)
 			m.committed(in.Outcome)
 		}
 	case partitions.CommitPassedDone:
@@ -249,6 +250,7 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 	case *partitions.Serve:
 		m.ask("serve", e.Generation)
 		m.enter(now, e.Fresh)
+		m.cool("serves")
 		m.check(!m.tried.hot, "serves while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 	case *partitions.WriteHalt:
 		m.ask("write halt", e.Generation)
@@ -276,13 +278,13 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 	case *partitions.SuspectAside:
 		m.ask("suspect aside", e.Generation)
 		m.moves = m.moves[:0]
-		m.check(len(m.aside.queue) > 0 && e.Aside == m.aside.queue[0].AsideRef, "suspects %s, which is not what was set aside first", &e.Aside)
-		m.check(!e.Alone || m.tried.suspect && e.Suspicions > 0, "counts %s in a unit that was left clean, or has run", &e.Aside)
+		m.suspectAside(e)
 	case *partitions.CommitPassed:
 		m.ask("commit passed", e.Generation)
 		m.check(len(e.Moves) > 0, "commits nothing")
 		m.move(e.Moves)
 	case *partitions.Passivate:
+		m.cool("passivates")
 		m.check(!m.tried.hot, "passivates while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 		m.ask("passivate", m.gen)
 		m.inside = true
@@ -291,15 +293,16 @@ func (m *Monitor) effect(now partitions.Tick, e partitions.Effect) {
 		m.ask("release", e.Generation)
 		m.tried.unclean = false
 		m.check(!m.instance, "releases with an instance alive")
+		m.check(!m.aside.hot || m.aside.gaveUp, "releases while the store suspects %s", &m.aside.suspect)
 		m.check(!m.tried.hot || m.tried.gaveUp, "releases while the store suspects %s #%d", m.tried.row.Lane, m.tried.row.Sequence)
 	case *partitions.Note:
 		switch e.Kind {
 		case partitions.NoteSuspect:
 			m.tried.isSuspect()
 		case partitions.NoteLost:
-			m.tried.hot, m.tried.serving, m.tried.unclean = false, false, false
+			m.tried.hot, m.tried.serving, m.tried.unclean, m.aside.hot = false, false, false, false
 		case partitions.NoteAnew: // given back now, the unit is clean, which says that nobody died of it
-			m.tried.hot, m.tried.serving = false, false
+			m.tried.hot, m.tried.serving, m.aside.hot = false, false, false
 		}
 	case *partitions.Cancel:
 		m.check(m.inside, "cancels nothing")

@@ -119,6 +119,34 @@ func (w *world) watchFailure(u *unit, f *partitions.Failure, r *record) {
 	}
 }
 
+// disturb: of what was known of attempts in a unit something was lost, or another entry is next.
+func (w *world) disturb(u *unit) {
+	u.disturbed = w.now
+	for _, l := range u.lanes {
+		for _, r := range l.records {
+			r.calmly = 0
+		}
+	}
+}
+
+// watchCrash checks that what ends the process is condemned. In a unit that is not disturbed and does not get on it does that as often as it may, and once before it is suspected at
+// all, and, unless it was set aside, once when it is suspected for the first time and others are beside it.
+func (w *world) watchCrash(u *unit, r *record, j work, began partitions.Tick) {
+	r.crashes++
+	most := w.cfg[0][index(u.entity)].MaxCrashes + 1
+	if j.aside != nil {
+		w.seen["aside crash"]++
+	} else {
+		most++
+	}
+	if w.calm && began > max(u.disturbed, w.amnesty) {
+		r.calmly++
+	}
+	if r.calmly > most {
+		w.fail("%s: %s #%d ends the process for the %d. time", u.id, j.lane.ref, j.seq, r.calmly)
+	}
+}
+
 // watchApplied checks effects of a lane: in order, and none twice.
 func (w *world) watchApplied(u *unit, l *lane, seq event.Sequence) {
 	if seq <= l.applied {

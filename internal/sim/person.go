@@ -15,7 +15,7 @@ func (u *unit) waits() bool {
 		return false
 	}
 	first := u.parked[0]
-	return first.due && first.rec.crashes > 2 || !first.due && first.reason != ""
+	return !first.due && first.reason != ""
 }
 
 // act is a person who deals with a unit. An act is one commit that nobody fences: it may come between any two of the unit's.
@@ -36,6 +36,7 @@ func (w *world) act(u *unit) {
 	default:
 		return
 	}
+	w.disturb(u)
 	u.busy = u.busy || u.reads()
 	for _, n := range w.nodes {
 		if n.up {
@@ -68,7 +69,7 @@ func (w *world) actOnParked(u *unit) {
 	switch pick := w.rng.IntN(5); {
 	case pick == 0 && !w.calm:
 		w.tell("person: %s is to try %s again", u.id, &a.AsideRef)
-		a.due = true
+		a.makeDue()
 	case pick == 1:
 		w.tell("person: %s skips %s", u.id, &a.AsideRef)
 		a.rec.skipped = true
@@ -79,7 +80,7 @@ func (w *world) actOnParked(u *unit) {
 		u.bury(&aside{AsideRef: partitions.AsideRef{Dead: true, Lane: a.Lane, Sequence: a.Sequence}, rec: a.rec, attempts: a.attempts})
 	default:
 		w.mend(u, a.rec)
-		a.due = true
+		a.makeDue()
 	}
 	if a.due && w.chance(2) { // and thinks better of it
 		w.after(w.between(time.Millisecond, time.Second), func() { w.act(u) })
@@ -99,8 +100,8 @@ func (w *world) mend(u *unit, r *record) {
 func (w *world) replay(u *unit) {
 	w.tell("person: %s applies its dead letters", u.id)
 	for _, a := range u.dead {
-		a.due = true
-		if a.rec.kind == "crash" || w.rng.IntN(2) == 0 {
+		a.makeDue()
+		if w.rng.IntN(2) == 0 {
 			w.mend(u, a.rec)
 		}
 	}

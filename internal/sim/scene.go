@@ -36,6 +36,9 @@ const (
 	Count      Rule = "count"      // a suspicion is durable before the suspect runs
 	TakeBack   Rule = "take back"  // it goes back when the suspect has returned
 	Alone      Rule = "alone"      // a suspect is alone before that is counted, not only before it runs
+
+	CountAside    Rule = "count aside"     // a suspicion of what was set aside is durable before it runs
+	TakeBackAside Rule = "take back aside" // it goes back when that has returned
 )
 
 const (

@@ -69,6 +69,10 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{Leased: false, Without: Count},
 		{Leased: false, Without: TakeBack},
 		{Leased: false, Without: Alone},
+		{Leased: true, Without: CountAside},
+		{Leased: true, Without: TakeBackAside},
+		{Leased: false, Without: CountAside},
+		{Leased: false, Without: TakeBackAside},
 	} {
 		t.Run(name(scene)+" without "+string(scene.Without), func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +102,7 @@ func TestEverythingHappens(t *testing.T) {
 		t.Logf("%s: %v", name(scene), seen)
 		for _, what := range []string{
 			"halted", "resumed", "dead", "retry", "anew", "suspect", "parked", "unparked", "replayed", "aside failed",
-			"poison", "retries exhausted", "crashed the process", "too many parked",
+			"poison", "retries exhausted", "crashed the process", "too many parked", "aside crash", "aside condemned",
 		} {
 			if seen[what] < 3 {
 				t.Errorf("%s: %q happens %d times", name(scene), what, seen[what])

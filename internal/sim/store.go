@@ -82,6 +82,9 @@ func (w *world) commit(u *unit, j work) partitions.Outcome {
 		u.work++
 	}
 	w.setAside(u, j)
+	if j.tried == nil && j.suspicions == nil {
+		w.disturb(u)
+	}
 	switch {
 	case j.untry:
 		u.tried = nil

@@ -13,10 +13,15 @@ type watchedAside struct {
 	under  *partitions.AsideRef
 	stays  bool // what is being settled stays where it is
 	asked  []partitions.Failure
+
+	suspect partitions.AsideRef // counted last
+	hot     bool                // in this activation: a crash now is counted against it
+	asking  partitions.SuspectAside
+	gaveUp  bool // on taking it back
 }
 
 func (a *watchedAside) recovered(in partitions.RecoverDone) {
-	*a = watchedAside{parked: make(map[string]int), due: in.Due}
+	*a = watchedAside{parked: make(map[string]int), due: in.Due, suspect: a.suspect}
 	for _, p := range in.Parked {
 		a.parked[p.Category] = p.Count
 	}
@@ -39,8 +44,17 @@ func (a *watchedAside) through() {
 func (a *watchedAside) applied(o partitions.Outcome) {
 	if a.under != nil && o == partitions.OK {
 		a.through()
+		a.hot = false
 	}
 	a.under = nil
+}
+
+// suspected: what was asked for is in the store.
+func (a *watchedAside) suspected(o partitions.Outcome) {
+	if o == partitions.OK {
+		a.hot = a.asking.Alone
+	}
+	a.gaveUp = o == partitions.Failed
 }
 
 func (a *watchedAside) settled(o partitions.Outcome) {
@@ -150,11 +164,13 @@ func (m *Monitor) apply(e *partitions.Apply) {
 		m.check(len(e.Moves) == 0 && !e.Untry, "moves a checkpoint for %s", e.Aside)
 		m.check(!m.tried.hot, "applies %s while the store suspects another", e.Aside)
 		m.check(e.Alone == e.Suspect, "%s is a suspect and not alone", e.Aside)
+		m.check(e.Suspect == m.aside.hot && (!e.Suspect || m.aside.suspect == *e.Aside), "a suspect is %t, counted is %s: %t", e.Suspect, &m.aside.suspect, m.aside.hot)
 		m.moves, m.tried.untry = m.moves[:0], false
 		of := *e.Aside
 		m.aside.under = &of
 		return
 	}
+	m.cool("applies from the stream")
 	m.check(!m.aside.due, "applies %s #%d before what was set aside", ref, seq)
 	m.check(m.aside.parked[ref.Category] == 0, "applies %s #%d past what is parked", ref, seq)
 	passable, given := m.lane(ref).given[seq]
@@ -214,8 +230,22 @@ func (m *Monitor) try(e *partitions.WriteTried) {
 	m.tried.asked = t
 }
 
+// cool checks that the store suspects nothing of what was set aside that may have returned.
+func (m *Monitor) cool(what string) {
+	m.check(!m.aside.hot, "%s while the store suspects %s", what, &m.aside.suspect)
+}
+
+// suspectAside checks that it is the first that is suspected, and that counts go back only for what was counted.
+func (m *Monitor) suspectAside(e *partitions.SuspectAside) {
+	first := len(m.aside.queue) > 0 && e.Aside == m.aside.queue[0].AsideRef
+	m.check(first || !e.Alone && e.Aside == m.aside.suspect, "suspects %s, which is not what was set aside first", &e.Aside)
+	m.check(!e.Alone || m.tried.suspect && e.Suspicions > 0, "counts %s in a unit that was left clean, or has run", &e.Aside)
+	m.aside.suspect, m.aside.asking = e.Aside, *e
+}
+
 // settleAside checks that it is the first that is settled.
 func (m *Monitor) settleAside(e *partitions.SettleAside) {
+	m.cool("settles")
 	m.check(len(m.aside.queue) > 0 && e.Aside == m.aside.queue[0].AsideRef, "settles %s, which is not what was set aside first", &e.Aside)
 	m.aside.stays = e.Failure != nil
 	if e.Failure == nil && len(m.aside.queue) > 0 {

@@ -62,6 +62,7 @@ type unit struct {
 	recovered event.Generation // highest generation that was told to serve
 	most      int              // entries that were parked at once
 	visits    []*visit         // of user code that is inside
+	disturbed partitions.Tick  // by a fault or a person, or that it got on, last
 }
 
 // lane is one lane: its records in the store, and a stream in the broker.
@@ -79,11 +80,12 @@ type lane struct {
 
 // record is what will come of an entry.
 type record struct {
-	kind    string // "placed", "ignored", "void", "newer"; "poison" fails for good, "flaky" a few times, "crash" ends the process
+	kind    string // "placed", "ignored", "void", "newer"; "poison" fails for good, "flaky" a few times, "crash" ends the process, "trap" fails, and does that once it was set aside
 	fails   int    // attempts that are still going to fail, of a flaky one
 	failed  int    // attempts that failed
-	crashes int    // of the process, from inside
-	alone   int    // times its owner ended, or lost it, while no other suspect was inside
+	crashes int    // of the process, from inside, since it became due
+	calmly  int    // of these, those since its unit was last disturbed, or got on
+	alone   int    // times its owner ended, or lost it, while no other suspect was inside, since it became due
 	applied int    // by effects that were committed
 	parked  bool   // it waits for a person
 	dead    bool   // it is a dead letter
@@ -196,7 +198,7 @@ func (w *world) play() {
 func (w *world) producers() {
 	kinds := []string{"placed", "placed", "placed", "placed", "ignored", "void", "flaky", "poison"}
 	if w.rng.IntN(3) == 0 {
-		kinds = append(kinds, "crash")
+		kinds = append(kinds, "crash", "trap")
 	}
 	if w.scene.Leased {
 		kinds = append(kinds, "newer") // and there is a node that knows it
@@ -264,6 +266,9 @@ func (w *world) calmDown() {
 			n.start()
 		}
 	}
+	for _, u := range w.units {
+		w.disturb(u)
+	}
 	w.every(healAfter, func() {
 		for _, u := range w.units {
 			if u.waits() {
@@ -276,7 +281,7 @@ func (w *world) calmDown() {
 // settled reports whether nothing is left to do.
 func (w *world) settled() bool {
 	for _, u := range w.units {
-		if u.halted() != nil || u.paused || len(u.parked) > 0 || u.owner != 0 && w.now < u.until {
+		if u.halted() != nil || u.paused || len(u.parked) > 0 || u.isDue() || u.owner != 0 && w.now < u.until {
 			return false
 		}
 		for _, l := range u.lanes {
