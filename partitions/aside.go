@@ -70,8 +70,11 @@ func (m *Machine) asideBlamed() bool {
 	return len(m.asides) > 0 && m.asides[0].Suspicions > 0 && !m.suspect
 }
 
-// asideDoubt reports whether an entry is suspected without reason: it returned, or was counted and is not going to run now.
-func (m *Machine) asideDoubt() bool { return m.asideBlamed() || m.asideTry.counted || m.asideTry.owes }
+// asideDoubt reports whether an entry is suspected without reason: it returned, or was counted and is not going to run now. As long as the store
+// says so, a crash of anything else would be counted against it.
+func (m *Machine) asideDoubt() bool {
+	return m.asideBlamed() || m.asideTry.owes || m.asideTry.counted && (m.acted || m.blocked())
+}
 
 // clearAside takes that back.
 func (m *Machine) clearAside() {
@@ -91,8 +94,8 @@ func (m *Machine) suspectAside(a AsideRef, suspicions int, alone bool) {
 }
 
 func (m *Machine) suspectAsideDone(in SuspectAsideDone) {
-	if in.Outcome != Failed {
-		m.asideTry.owes = false
+	if in.Outcome != Failed { // where it is not known, what was counted has not run
+		m.asideTry.owes = in.Outcome == Unknown && (m.eff.suspect.Alone || m.asideTry.owes)
 	}
 	switch {
 	case in.Outcome == OK:

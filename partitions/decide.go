@@ -32,7 +32,7 @@ func (m *Machine) next() bool {
 			m.writeOwed()
 		}
 		return false
-	case m.asideDoubt() && (m.acted || m.blocked()):
+	case m.asideDoubt():
 		if m.now >= m.again {
 			m.clearAside()
 		}
@@ -128,9 +128,6 @@ func (m *Machine) stream() bool {
 		}
 		return m.leave(false)
 	case m.now < m.again:
-		return false
-	case m.asideBlamed(): // as long as the store says so, a crash of another would be counted against it
-		m.suspectAside(m.asides[0].AsideRef, 0, false)
 		return false
 	case m.settle != nil:
 		m.write()
@@ -298,7 +295,7 @@ func (m *Machine) leave(ifIdle bool) bool {
 	case m.counted:
 		m.uncount()
 		return true
-	case m.asideDoubt(): // also in a hurry, or it would be blamed for what comes
+	case m.asideTry.counted, m.asideDoubt(): // also in a hurry, or it would be blamed for what comes
 		m.clearAside()
 	case m.settle != nil && !m.hurry:
 		m.write()

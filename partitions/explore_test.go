@@ -130,7 +130,7 @@ func small(t *Tried) smallTried {
 
 type smallKey struct {
 	smallWorld
-	m [2]machineKey
+	m [2]int32
 }
 
 // mirrored is the same state with the owners' names changed: there is no need to look at both.
@@ -148,7 +148,14 @@ func (k smallKey) mirrored() smallKey {
 
 type smallState struct {
 	smallWorld
-	m [2]*Machine
+	m [2]smallMachine
+}
+
+// smallMachine is a machine in one of the states that there are. There are far fewer of these than of worlds, which share them: one is never
+// stepped, but a clone of it.
+type smallMachine struct {
+	*Machine
+	number int32
 }
 
 // exploration is all that is known of the states.
@@ -156,6 +163,7 @@ type exploration struct {
 	without string
 	faults  faults // that there may be
 	ids     map[smallKey]int
+	known   map[machineKey]smallMachine
 	states  []smallState
 	from    []int
 	label   []string
@@ -166,10 +174,10 @@ type exploration struct {
 }
 
 func explore(without string, f faults) *exploration {
-	x := &exploration{without: without, faults: f, ids: make(map[smallKey]int)}
+	x := &exploration{without: without, faults: f, ids: make(map[smallKey]int), known: make(map[machineKey]smallMachine)}
 	start := smallState{smallWorld: smallWorld{faults: faults{single: f.single}}}
 	for i := range start.m {
-		start.m[i] = newSmallMachine()
+		start.m[i] = x.machine(newSmallMachine())
 	}
 	x.visit(-1, "", start, false)
 	for i := 0; i < len(x.states) && x.wrong == ""; i++ {
@@ -198,9 +206,20 @@ func newSmallMachine() *Machine {
 
 var smallLane = event.LaneRef{Category: "c", Key: "k"}
 
+// machine gives the machine that is in the same state as m.
+func (x *exploration) machine(m *Machine) smallMachine {
+	key := m.key()
+	known, ok := x.known[key]
+	if !ok {
+		known = smallMachine{m, int32(len(x.known))}
+		x.known[key] = known
+	}
+	return known
+}
+
 // visit notes a state that is reached from another one.
 func (x *exploration) visit(from int, label string, s smallState, progress bool) {
-	key := smallKey{smallWorld: s.smallWorld, m: [2]machineKey{s.m[0].key(), s.m[1].key()}}
+	key := smallKey{smallWorld: s.smallWorld, m: [2]int32{s.m[0].number, s.m[1].number}}
 	id, known := x.ids[key]
 	if !known {
 		id, known = x.ids[key.mirrored()]
@@ -355,7 +374,7 @@ func (x *exploration) owner(id, i int) {
 	if s.crashed < x.faults.crashed {
 		next := s
 		next.crashed++
-		next.m[i], next.expired[i], next.acted[i] = newSmallMachine(), false, false
+		next.m[i], next.expired[i], next.acted[i] = x.machine(newSmallMachine()), false, false
 		for _, who := range []*int8{&next.holder, &next.last} {
 			if *who == int8(i+1) {
 				*who = 3
@@ -401,11 +420,12 @@ func (x *exploration) answers(id, i int, name string, s smallState) {
 // step steps a machine that comes out of the world s.
 func (x *exploration) step(id, i int, label string, s smallState, in Input, at Tick, fault bool) {
 	m := s.m[i].clone()
-	s.m[i] = m
 	if s.expired[i] && m.own >= granted {
 		at = max(at, m.deadline)
 	}
 	m.Step(max(at, m.now), in)
+	m.out = nil
+	s.m[i] = x.machine(m)
 	if got, ok := in.(AcquireDone); ok && got.Granted {
 		s.expired[i] = false
 	}

@@ -93,7 +93,7 @@ func (x *exploration) commit(id, i int, s *smallState) Outcome {
 		x.fail(id, "two entries are in behaviors under valid leases")
 	}
 	switch {
-	case x.stale(s, m):
+	case x.stale(s, m.Machine):
 		return Stale
 	case e.Aside == nil && s.checkpoint != e.Moves[0].From:
 		return Moved
@@ -150,7 +150,7 @@ func (x *exploration) aside(id, i int, s *smallState) Input {
 			}
 		}
 		return in
-	case x.stale(s, m):
+	case x.stale(s, m.Machine):
 		return unanswered(m.asked, Stale)
 	}
 	switch m.asked {
