@@ -12,6 +12,7 @@ import (
 // Scene is what a run is about.
 type Scene struct {
 	Leased  bool // several nodes and a broker that leases; else one node that owns the store
+	Harsh   bool // more goes wrong: entries end the process, and people act, all the time
 	Without Rule // taken out
 }
 

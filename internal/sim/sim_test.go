@@ -11,10 +11,10 @@ import (
 // KEYHOLD_SCHEDULES=n runs that many.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	for _, scene := range []Scene{{Leased: true}, {Leased: false}} {
+	for _, scene := range []Scene{{Leased: true}, {Leased: false}, {Leased: true, Harsh: true}, {Leased: false, Harsh: true}} {
 		t.Run(name(scene), func(t *testing.T) {
 			t.Parallel()
-			first, n := seeds(t, scene, 5000)
+			first, n := seeds(t, scene, 2500)
 			for seed := first; seed < first+n; seed++ {
 				if v := Run(scene, seed); v != nil {
 					t.Fatalf("%v\nKEYHOLD_SEED=%d tells the story", v, seed)
@@ -58,21 +58,21 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{Leased: true, Without: Park},
 		{Leased: true, Without: Behind},
 		{Leased: true, Without: Due},
-		{Leased: true, Without: Settle},
-		{Leased: true, Without: Count},
-		{Leased: true, Without: TakeBack},
-		{Leased: true, Without: Alone},
+		{Leased: true, Harsh: true, Without: Settle},
+		{Leased: true, Harsh: true, Without: Count},
+		{Leased: true, Harsh: true, Without: TakeBack},
+		{Leased: true, Harsh: true, Without: Alone},
 		{Leased: false, Without: Park},
 		{Leased: false, Without: Behind},
 		{Leased: false, Without: Due},
-		{Leased: false, Without: Settle},
-		{Leased: false, Without: Count},
-		{Leased: false, Without: TakeBack},
-		{Leased: false, Without: Alone},
-		{Leased: true, Without: CountAside},
-		{Leased: true, Without: TakeBackAside},
-		{Leased: false, Without: CountAside},
-		{Leased: false, Without: TakeBackAside},
+		{Leased: false, Harsh: true, Without: Settle},
+		{Leased: false, Harsh: true, Without: Count},
+		{Leased: false, Harsh: true, Without: TakeBack},
+		{Leased: false, Harsh: true, Without: Alone},
+		{Leased: true, Harsh: true, Without: CountAside},
+		{Leased: true, Harsh: true, Without: TakeBackAside},
+		{Leased: false, Harsh: true, Without: CountAside},
+		{Leased: false, Harsh: true, Without: TakeBackAside},
 	} {
 		t.Run(name(scene)+" without "+string(scene.Without), func(t *testing.T) {
 			t.Parallel()
@@ -138,8 +138,12 @@ func seeds(t *testing.T, scene Scene, n uint64) (first, count uint64) {
 }
 
 func name(s Scene) string {
+	name := "owned store"
 	if s.Leased {
-		return "leased"
+		name = "leased"
 	}
-	return "owned store"
+	if s.Harsh {
+		name += ", harsh"
+	}
+	return name
 }

@@ -176,7 +176,11 @@ func (w *world) play() {
 	if w.scene.Leased {
 		w.every(healAfter, w.heal)
 	}
-	for range 3 + w.rng.IntN(6) {
+	faults := 3 + w.rng.IntN(6)
+	if w.scene.Harsh {
+		faults *= 4
+	}
+	for range faults {
 		w.at(w.within(troubled), w.fault)
 	}
 	w.at(partitions.Tick(troubled), w.calmDown)
@@ -197,7 +201,10 @@ func (w *world) play() {
 // producers have records committed and asks asked, all within the time of faults.
 func (w *world) producers() {
 	kinds := []string{"placed", "placed", "placed", "placed", "ignored", "void", "flaky", "poison"}
-	if w.rng.IntN(3) == 0 {
+	switch {
+	case w.scene.Harsh:
+		kinds = []string{"placed", "placed", "placed", "ignored", "flaky", "flaky", "poison", "trap", "crash"}
+	case w.rng.IntN(3) == 0:
 		kinds = append(kinds, "crash", "trap")
 	}
 	if w.scene.Leased {
