@@ -35,8 +35,10 @@
 // failed and all suspicions. When a suspect returns, however, its counts go back to 0 before anything else of the unit runs; when
 // it did not run after all, to what they were. A unit that was given back in good order suspects nobody.
 //
-// Nothing is counted for entries that were set aside: the row is about the next entry of a lane. One that is due in a unit that was left unclean runs
-// alone, at each start, until it is through or a person takes it away.
+// An entry that was set aside and is due has its place below the checkpoint, where that row does not look. So it is counted in its own ([SuspectAside]),
+// before it runs and always alone: nobody waits for it. Condemned, it stays set aside, with the same reason, and is not due any more; tried again by a
+// person, it is suspected of nothing. What was counted goes back when it returned, or does not run now after all, before anything else of the unit runs
+// and before others that are to be alone may begin.
 //
 // # Duties of the shell
 //

@@ -2,11 +2,11 @@
 // partitions, on nodes that freeze, crash, drain and lose messages, over a model of the store and of a broker that lapses leases,
 // forgets, and loses the tails of streams. An oracle watches what the world's store is told.
 //
-// Entries fail for good or for a while, or end the process from inside; people try them again, skip them, make dead letters of them, pause units and
-// replay.
+// Entries fail for good or for a while, or end the process from inside, some only once they were set aside; people try them again, skip them, make dead
+// letters of them, pause units and replay.
 //
 // It checks, per unit: effects land once and in the order of their lane, nothing is skipped but by a person, nothing of a parked category
-// overtakes what is parked, nobody is condemned for a crash in which others were suspects, no stale owner commits, no two
+// overtakes what is parked, nobody is condemned for a crash in which others were suspects, nothing ends the process for ever, no stale owner commits, no two
 // behaviors are inside under valid leases, no two nodes serve, no instance remembers what was never committed, halts are only
 // where something failed, and once the faults end everything is applied and everything given up.
 //
