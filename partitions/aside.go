@@ -47,8 +47,11 @@ func (m *Machine) tryAside(a *Aside) bool {
 	if m.asideTry.of != a.AsideRef {
 		m.asideTry = asideTry{of: a.AsideRef}
 	}
-	if m.suspect && !m.asideTry.based {
+	switch {
+	case m.suspect && !m.asideTry.based:
 		m.asideTry.base, m.asideTry.based = a.Suspicions, true
+	case m.suspect: // a person may have had it tried anew since
+		m.asideTry.base = min(m.asideTry.base, a.Suspicions)
 	}
 	switch {
 	case !m.suspect || m.asideTry.counted:

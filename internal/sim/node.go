@@ -245,9 +245,14 @@ func (n *node) step(a *actor, in partitions.Input) {
 	if n.actors[a.unit.number] != a {
 		return
 	}
-	n.w.tell("%s: %s: %T%+v", n.name, a.unit.id, in, in)
+	told := n.w.trace != nil // or much would be made to be told to nobody
+	if told {
+		n.w.tell("%s: %s: %T%+v", n.name, a.unit.id, in, in)
+	}
 	for _, e := range a.m.Step(n.w.now, in) {
-		n.w.tell("%s: %s:   %s", n.name, a.unit.id, e)
+		if told {
+			n.w.tell("%s: %s:   %s", n.name, a.unit.id, e)
+		}
 		n.carryOut(a, e)
 	}
 	if err := a.m.Err(); err != nil {
