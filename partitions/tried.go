@@ -42,8 +42,8 @@ func (m *Machine) recoverTried(t *Tried) {
 	case m.suspect:
 		m.base = Tried{}
 	}
-	if m.suspect && m.blocked() && m.tried.Suspicions > m.base.Suspicions {
-		m.takeBack(m.base.Suspicions, m.base.Alone) // what was counted has not run, and will not soon
+	if m.suspect && (m.blocked() || m.due || m.demand) && m.tried.Suspicions > m.base.Suspicions {
+		m.takeBack(m.base.Suspicions, m.base.Alone) // what was counted has not run, and other code will before it
 	}
 }
 
