@@ -168,7 +168,7 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 		}
 	case partitions.SuspectAsideDone:
 		if m.answered("suspect aside") {
-			m.aside.suspected(in.Outcome)
+			m.aside.suspected(in.Outcome, m.tried.serving)
 			m.committed(in.Outcome)
 		}
 	case partitions.CommitPassedDone:

@@ -50,9 +50,9 @@ func (a *watchedAside) applied(o partitions.Outcome) {
 }
 
 // suspected: what was asked for is in the store.
-func (a *watchedAside) suspected(o partitions.Outcome) {
+func (a *watchedAside) suspected(o partitions.Outcome, serving bool) {
 	if o == partitions.OK {
-		a.hot = a.asking.Alone
+		a.hot = a.asking.Alone && serving
 	}
 	a.gaveUp = o == partitions.Failed
 }
