@@ -56,7 +56,7 @@ type Preview struct {
 	Expect   *Expect  `json:"expect,omitempty"`
 }
 
-// Act does it, or refuses: [*UsageError], [*NotFoundError], [*MovedError] when the unit is not in the state expected, or in none in which
+// Act does it, or refuses: [*UsageError], [*NotFoundError] (also for an act on the event of a key that was never seen), [*MovedError] when the unit is not in the state expected, or in none in which
 // that can be done, [eventstore.ErrInUse] for what cannot be done to a handler that a running program has. After
 // [eventstore.ErrUnknownCommit] it may have been done: look.
 func (d *Desk) Act(ctx context.Context, r ActRequest) (ActResult, error) {
@@ -127,6 +127,11 @@ func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.A
 	s, err := d.unitState(ctx, r.Unit())
 	if err != nil {
 		return Preview{}, none, err
+	}
+	if needsStop(r.Kind) {
+		if err := d.known(ctx, s); err != nil {
+			return Preview{}, none, err
+		}
 	}
 	now := unitOf(s)
 	if now.Owner, err = d.owner(ctx); err != nil {

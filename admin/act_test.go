@@ -130,6 +130,7 @@ func TestActOnAStateThatMovedIsRefusedWithThePresentOne(t *testing.T) {
 		r.Expect.Since = r.Expect.Since.Add(-time.Minute)
 		refuse("the next halt at the same event", "halted")
 		r.Expect = nil
+		b.publish("bob", "order.placed")
 		r.Handler, r.Key = "shipping", "bob"
 		if _, err := b.desk.Act(b.Context(), r); !errors.Is(err, eventstore.ErrStateMoved) || !errors.Is(err, admin.ErrNotHalted) {
 			b.Errorf("one that is not stopped: %v", err)

@@ -21,9 +21,14 @@ type NotFoundError struct {
 	What  string   `json:"what"` // "handler or entity kind", "category", "job", "dead letter", "event"
 	Name  string   `json:"name"`
 	Known []string `json:"known,omitempty"` // names there are, in order, where they are few enough to tell
+	Words string   `json:"words,omitempty"` // instead of "no X is called Y", where more can be said
+	Hint  string   `json:"hint,omitempty"`  // what may have been meant: "o-17 is an order: keyhold events cat --entity order/o-17"
 }
 
 func (e *NotFoundError) Error() string {
+	if e.Words != "" {
+		return e.Words
+	}
 	msg := fmt.Sprintf("no %s is called %q", e.What, e.Name)
 	if len(e.Known) == 0 {
 		return msg

@@ -73,7 +73,7 @@ type ShowOptions struct {
 	Payload bool // what they hold
 }
 
-// Unit shows one unit. A name that the store does not know is a [*NotFoundError]; a key that it has never seen is a unit at rest.
+// Unit shows one unit. A name that the store does not know is a [*NotFoundError], and so is a key that it has never seen.
 func (d *Desk) Unit(ctx context.Context, u event.Unit, opts ShowOptions) (Unit, error) {
 	if err := d.begin(checkUnit(u)); err != nil {
 		return Unit{}, err
@@ -90,7 +90,14 @@ func (d *Desk) Unit(ctx context.Context, u event.Unit, opts ShowOptions) (Unit, 
 	if err != nil {
 		return Unit{}, err
 	}
-	return d.show(ctx, s, owner, view, opts.Waiting)
+	v, err := d.show(ctx, s, owner, view, opts.Waiting)
+	if err == nil && v.Activity == nil {
+		err = d.known(ctx, s)
+	}
+	if err != nil {
+		return Unit{}, err
+	}
+	return v, nil
 }
 
 func checkUnit(u event.Unit) error {

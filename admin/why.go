@@ -47,7 +47,7 @@ type Step struct {
 	Words   string `json:"words"`             // what it does: "try the event again, once the cause is mended"
 }
 
-// Why explains what becomes of the events of a key.
+// Why explains what becomes of the events of a key. A key that no event has is a [*NotFoundError].
 func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 	var faults []string
 	if q.Key == "" {
@@ -63,7 +63,7 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	names, maybe, err := concerned(r, &q)
+	names, err := concerned(r, &q)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -81,23 +81,51 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 		if err != nil {
 			return Explanation{}, err
 		}
-		if name == maybe && atRest(s) {
-			continue
-		}
 		u, err := d.show(ctx, s, owner, view, 0)
 		if err != nil {
 			return Explanation{}, err
 		}
+		if u.Activity == nil && atRest(s) && (q.Category != "" || d.known(ctx, s) != nil) {
+			continue
+		}
 		x.Units = append(x.Units, WhyUnit{Unit: u, Because: d.reasons(&u), Behind: d.behind(&u), Next: d.steps(&u)})
+	}
+	if err := d.explained(ctx, r, &x, q); err != nil {
+		return Explanation{}, err
 	}
 	slices.SortStableFunc(x.Units, func(a, b WhyUnit) int { return cmp.Compare(urgency(&a.Unit), urgency(&b.Unit)) })
 	x.Words = x.words()
 	return x, nil
 }
 
-// concerned gives the handlers that a question is about. The events of an entity go by another key than its id, perhaps: maybe is an
-// entity kind of the category's name, which is concerned if the key is an id of it that is known.
-func concerned(r eventstore.Registered, q *WhyQuery) (names []string, maybe string, err error) {
+// explained gives an error for a key of which there is nothing to explain.
+func (d *Desk) explained(ctx context.Context, r eventstore.Registered, x *Explanation, q WhyQuery) error {
+	if len(x.Units) > 0 {
+		return nil
+	}
+	if q.Category == "" {
+		s, err := d.unitState(ctx, event.Unit{Name: q.Handler, Key: q.Key})
+		if err != nil {
+			return err
+		}
+		return d.known(ctx, s)
+	}
+	for _, lane := range []event.Lane{event.Primary, event.Backfill} {
+		tail, err := d.store.LaneTail(ctx, event.LaneRef{Category: q.Category, Key: q.Key, Lane: lane})
+		if err != nil || tail > 0 { // nobody reads what is there
+			return err
+		}
+	}
+	missing, err := d.noKey(ctx, r, []string{q.Category}, q.Key)
+	if err != nil {
+		return err
+	}
+	return missing
+}
+
+// concerned gives the handlers that a question is about: those that read the category, and an entity kind of its name, whose commands go by
+// its ids.
+func concerned(r eventstore.Registered, q *WhyQuery) (names []string, err error) {
 	if q.Handler == "" && !slices.Contains(categoryNames(r), q.Category) && slices.Contains(handlerNames(r), q.Category) {
 		q.Handler, q.Category = q.Category, ""
 	}
@@ -107,25 +135,17 @@ func concerned(r eventstore.Registered, q *WhyQuery) (names []string, maybe stri
 			slices.Sort(known)
 			err = &NotFoundError{What: "category, handler or entity kind", Name: q.Category, Known: slices.Compact(known)}
 		}
-		return nil, "", err
+		return nil, err
 	}
 	if q.Handler != "" {
-		return []string{q.Handler}, "", nil
+		return []string{q.Handler}, nil
 	}
 	for _, h := range r.Handlers {
-		switch {
-		case slices.Contains(h.Categories, q.Category):
+		if slices.Contains(h.Categories, q.Category) || h.Name == q.Category {
 			names = append(names, h.Name)
-		case h.Name == q.Category:
-			names, maybe = append(names, h.Name), h.Name
 		}
 	}
-	return names, maybe, nil
-}
-
-// atRest reports whether nothing is known of a unit.
-func atRest(s eventstore.UnitState) bool {
-	return s.Halt == nil && s.Pause == nil && s.Parking == nil && s.Tried == nil && s.Dead == 0 && len(s.Lanes) == 0
+	return names, nil
 }
 
 // urgency orders units, those that need a person first.

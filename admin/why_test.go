@@ -139,13 +139,61 @@ func TestWhyOfAnEntityTellsOfItsCommands(t *testing.T) {
 			ID: "c-1", Type: "order.cancel", Version: 1, Encoding: event.JSON, Data: []byte(`{}`), Category: "order.commands", Key: "o-1", Time: noon.Add(-time.Minute),
 		}}})
 		b.text("why", b.why(b.desk, b.order("o-1")), `
-			nothing stops 3 readers at order:o-1
+			nothing stops 1 reader at order:o-1
 			order/o-1 behind
 			  1 event is to be applied, nothing known is in the way
-			  1 event waits: order.cancel (1 m)
-			billing/o-1 done
-			  everything is applied
-			shipping/o-1 done
+			  1 event waits: order.cancel (1 m)`)
+	})
+}
+
+// A key that is misspelt, or an id in the place of a key, must not be told to be well.
+func TestAKeyThatNoEventHasIsNotFound(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		b.publish("ada", "order.placed")
+		b.commit(eventstore.Changes{
+			Fence: eventstore.Fence{Unit: event.Unit{Name: "order", Key: "o-17"}},
+			Append: []eventstore.Append{{Stream: event.Stream{Kind: "order", ID: "o-17"}, Events: []event.Envelope{{
+				ID: "e-17", Type: "order.placed", Version: 1, Encoding: event.JSON, Data: []byte(`{}`), Category: "order", Key: "ada", Time: noon,
+			}}}},
+		})
+		const none, hint = `no event of category order has the key "o-17"; its keys are values of client_id`, "o-17 is an order: keyhold events cat --entity order/o-17"
+		retry := func(expect *admin.Expect) error {
+			_, err := b.desk.Act(b.Context(), admin.ActRequest{Kind: eventstore.ActRetry, Handler: "shipping", Key: "o-17", Expect: expect})
+			return err
+		}
+		for what, ask := range map[string]func() error{
+			"why": func() error { _, err := b.desk.Why(b.Context(), b.order("o-17")); return err },
+			"handler": func() error {
+				_, err := b.desk.Why(b.Context(), admin.WhyQuery{Handler: "shipping", Key: "o-17"})
+				return err
+			},
+			"unit": func() error {
+				_, err := b.desk.Unit(b.Context(), event.Unit{Name: "shipping", Key: "o-17"}, admin.ShowOptions{})
+				return err
+			},
+			"retry": func() error { return retry(nil) },
+			"retry as expected": func() error {
+				return retry(&admin.Expect{Place: admin.Place{Category: "order", Key: "o-17", Sequence: 1}})
+			},
+		} {
+			err := ask()
+			found, ok := errors.AsType[*admin.NotFoundError](err)
+			if !ok || !errors.Is(err, eventstore.ErrNotFound) || err.Error() != none || found.Hint != hint {
+				b.Errorf("%s: %v, %+v", what, err, found)
+			}
+		}
+		for q, want := range map[admin.WhyQuery]string{
+			b.order("adda"):                          `no event of category order has the key "adda"; its keys are values of client_id`,
+			{Category: "order.commands", Key: "o-9"}: `no event of category order.commands has the key "o-9"; its keys are ids of the entities that the commands are for`,
+			{Handler: "order", Key: "o-9"}:           `no order has the id "o-9": it has no event and was sent no command`,
+		} {
+			if _, err := b.desk.Why(b.Context(), q); !errors.Is(err, eventstore.ErrNotFound) || err.Error() != want {
+				b.Errorf("%+v: %v, want %s", q, err, want)
+			}
+		}
+		b.text("an entity that has events alone", b.why(b.desk, admin.WhyQuery{Handler: "order", Key: "o-17"}), `
+			order/o-17: everything is applied
+			order/o-17 done
 			  everything is applied`)
 	})
 }

@@ -42,6 +42,9 @@ func (r *run) explain(err error) error {
 
 // nearest says which of the names there are may have been meant.
 func nearest(unknown *admin.NotFoundError) string {
+	if unknown.Hint != "" {
+		return unknown.Hint
+	}
 	best, least := "", 3
 	for _, name := range unknown.Known {
 		if d := distance(unknown.Name, name); d < least || best == "" && unknown.Name != "" && strings.HasPrefix(name, unknown.Name) {

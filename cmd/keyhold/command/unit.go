@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 type unitView struct {
@@ -78,6 +79,11 @@ func (v unitView) draw(p *page) {
 
 func (v unitView) drawLanes(p *page) {
 	p.blank()
+	if len(v.Lanes) == 0 && v.Kind == string(eventstore.EntityKind) {
+		p.line("No command was sent to it.")
+		p.hint("See its events: " + p.typed + " events cat --entity " + shell(v.Handler+"/"+v.Key))
+		return
+	}
 	if len(v.Lanes) == 0 {
 		p.line("There is no event with this key.")
 		p.hint("See which keys there are: " + p.typed + " partitions ls " + shell(v.Handler))
