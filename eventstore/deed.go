@@ -7,6 +7,9 @@ import (
 	"github.com/keyhold/keyhold/event"
 )
 
+// TooManyParked is the reason of a halt before an event for which a unit has no room among its parked events.
+const TooManyParked = "too many parked"
+
 // Deed is what an act on one unit, or on all units of a handler, changes; [Act.Decide] gives it. An adapter reads the state, decides, and
 // carries the deed out with the row of the act, in one transaction.
 type Deed struct {
@@ -83,6 +86,10 @@ func (a *Act) sees(at event.Position) bool {
 func (a *Act) actOnHalt(now UnitState, checkpoint event.Sequence) (Deed, error) {
 	h := now.Halt
 	d := Deed{LiftHalt: true, Event: h.position(), Detail: haltedAt(h) + ", now tries it again"}
+	if a.Kind == ActRetry && h.Reason == TooManyParked && now.Parking != nil { // or there would be no room for it again
+		d.DueFirst = true
+		d.Detail = haltedAt(h) + ", now applies its parked events first"
+	}
 	if a.Kind == ActRetry {
 		return d, nil
 	}

@@ -5,16 +5,18 @@ import (
 )
 
 // DecideHandler says whether an act of the kinds rename, remove and reset can be done to a handler in the state now, and what its record
-// tells. inUse: a process has the store started, and the handler was saved in that start. taken: the store keeps something under the
+// tells. Entity kinds and process managers keep their name, and their place in the lanes of their commands, whatever is done. inUse: a process has the store started, and the handler was saved in that start. taken: the store keeps something under the
 // new name. The error is [ErrNotFound], [ErrInUse], a [*StateMovedError], or that of a kind of handler to which it cannot be done.
 func (a *Act) DecideHandler(now UnitState, inUse, taken bool) (detail string, err error) {
 	if err := a.known(&now); err != nil {
 		return "", err
 	}
-	keeps := now.Kind == EntityKind || now.Kind == ProcessManager
+	keeps := now.Kind.KeepsPlaces()
 	switch {
 	case a.Kind == ActRename && keeps:
 		return "", fmt.Errorf("rename %q: the streams of its %s carry its name", a.Unit.Name, now.Kind)
+	case a.Kind == ActReset && keeps:
+		return "", fmt.Errorf("reset %q: its %s would decide all commands again that are kept, and emit again what it emitted", a.Unit.Name, now.Kind)
 	case inUse:
 		return "", fmt.Errorf("%s %q: %w: stop the program, or start one that does not have this handler", a.Kind, a.Unit.Name, ErrInUse)
 	case a.Kind == ActRename && taken:
@@ -24,10 +26,17 @@ func (a *Act) DecideHandler(now UnitState, inUse, taken bool) (detail string, er
 	case ActRename:
 		return fmt.Sprintf("renamed to %q, with its place in all lanes", a.To), nil
 	case ActRemove:
+		if keeps {
+			return "forgotten, with what it set aside; its place in the lanes of its commands is kept, so that none is decided twice", nil
+		}
 		return "forgotten, with its place in all lanes and what it set aside", nil
 	}
 	return "begins again " + a.Start.words(), nil
 }
+
+// KeepsPlaces reports whether a handler of this kind keeps its place in its lanes when it is removed: what it decided is in the store, and must not
+// be decided again should it come back.
+func (k HandlerKind) KeepsPlaces() bool { return k == EntityKind || k == ProcessManager }
 
 // words say where a start begins.
 func (s *Start) words() string {

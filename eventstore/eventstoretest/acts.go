@@ -195,6 +195,17 @@ var actsOnParked = []check{
 			"2 events parked from order:a #1 on (retries exhausted), now applies them")
 		f.stateMoved(seeing(eventstore.ActRetry, shipping, orders, 1))
 	}},
+	{"retry of a unit that halted because it had no room has it apply its parked events first", func(f *fixture) {
+		f.park(shipping, orders, 2)
+		f.publish(f.events("order", "a", 1)...)
+		full := eventstore.Halt{Unit: shipping, Lane: orders, Sequence: 3, Reason: eventstore.TooManyParked, Since: base}
+		f.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: shipping}, Halt: &full})
+		f.act(seeing(eventstore.ActRetry, shipping, orders, 3))
+		got := f.recover(shipping)
+		f.same("halt", got.Halt, (*eventstore.Halt)(nil))
+		f.same("due", got.Due, true)
+		f.same("first", f.dueRefs(shipping)[0], parkedRef(orders, 1))
+	}},
 	{"skip drops the first parked event and goes on with the next; the last one ends parking", func(f *fixture) {
 		rows := f.park(shipping, orders, 2)
 		got := f.act(seeing(eventstore.ActSkip, shipping, orders, 1))

@@ -247,6 +247,26 @@ var handlerActs = []check{
 		f.same("handlers", f.handlerNames(), []string{"order", "shipping"})
 		f.same("last act", f.lastAct(), int64(0))
 	}},
+	{"an entity kind that is removed, and comes back, decides no command twice", func(f *fixture) {
+		f.must(f.store.SaveRegistry(f.ctx, declared, nil))
+		one := event.Unit{Name: "order", Key: "o-1"}
+		commands := lane("order.commands", "o-1")
+		f.publish(f.events("order.commands", "o-1", 3)...)
+		f.commit(advance(one, commands, 0, 2))
+		f.restart(f.stop)
+		reset := doing(eventstore.ActReset, event.Unit{Name: "order"})
+		reset.Start = &eventstore.Start{}
+		if _, err := f.store.Act(f.ctx, reset); err == nil || errors.Is(err, eventstore.ErrInUse) {
+			f.Fatalf("reset: %v", err)
+		}
+		f.act(doing(eventstore.ActRemove, event.Unit{Name: "order"}))
+		f.same("handlers", f.handlerNames(), []string{"shipping"})
+		f.same("place", f.checkpoint(one, commands), event.Sequence(2))
+		again := f.loadRegistry()
+		again.Handlers = declared.Handlers
+		f.must(f.store.SaveRegistry(f.ctx, again, nil))
+		f.same("behind", f.handler("order").Lag, uint64(1))
+	}},
 	{"who loaded the registry before a handler was renamed or removed saves nothing", func(f *fixture) {
 		f.retired([]string{"billing", "order"}, []string{"shipping", "order"})
 		for _, a := range []eventstore.Act{renaming("shipping", "shipments"), doing(eventstore.ActRemove, event.Unit{Name: "billing"})} {

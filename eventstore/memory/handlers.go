@@ -20,7 +20,7 @@ func (d *data) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, error) {
 	case eventstore.ActRename:
 		d.rename(name, a.To)
 	case eventstore.ActRemove:
-		d.remove(name, a)
+		d.remove(name, h.Kind.KeepsPlaces(), a)
 	case eventstore.ActReset:
 		d.reset(h, *a.Start)
 	}
@@ -130,10 +130,13 @@ func (d *data) renameUnits(from, to string) {
 }
 
 // remove forgets a handler, but for the generations of its units: they never go back.
-func (d *data) remove(name string, a *eventstore.Act) {
+func (d *data) remove(name string, places bool, a *eventstore.Act) {
 	d.registry.revision++
 	delete(d.registry.handlers, name)
 	for _, l := range d.lanes {
+		if places {
+			break
+		}
 		l.unpass(name)
 	}
 	forgetRows(d.halts, name)
@@ -142,7 +145,9 @@ func (d *data) remove(name string, a *eventstore.Act) {
 	forgetRows(d.parked, name)
 	forgetRows(d.tallies, name)
 	maps.DeleteFunc(d.dead, func(k deadKey, _ *letter) bool { return k.name == name })
-	delete(d.moved, name)
+	if !places {
+		delete(d.moved, name)
+	}
 	for _, j := range d.jobs {
 		if j.Filter.Handler == name && j.Open() {
 			j.State, j.Changed = eventstore.JobCancelled, a.Time

@@ -29,7 +29,7 @@ func (c *connection) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, erro
 	case eventstore.ActRename:
 		err = c.rename(a.Unit.Name, a.To)
 	case eventstore.ActRemove:
-		err = c.remove(a.Unit.Name, millis(a.Time))
+		err = c.remove(a.Unit.Name, now.Kind.KeepsPlaces(), millis(a.Time))
 	default:
 		err = c.reset(a.Unit.Name, *a.Start)
 	}
@@ -100,17 +100,19 @@ func (c *connection) rename(from, to string) error {
 	return c.registryChanged()
 }
 
-// remove leaves the generations of units: they must never go back, should the name come again.
-func (c *connection) remove(name string, now int64) error {
+// remove leaves the generations of units, which must never go back, should the name come again; and its places where they are to be kept.
+func (c *connection) remove(name string, places bool, now int64) error {
 	for _, table := range byName {
-		if table == "keyhold_units" {
+		if table == "keyhold_units" || places && (table == "keyhold_checkpoints" || table == "keyhold_counts") {
 			continue
 		}
 		if _, err := c.exec(`DELETE FROM `+table+` WHERE name = ?`, name); err != nil {
 			return err
 		}
 	}
-	c.counts.replace(name)
+	if !places {
+		c.counts.replace(name)
+	}
 	if _, err := c.exec(`DELETE FROM keyhold_subscriptions WHERE handler = ?`, name); err != nil {
 		return err
 	}
