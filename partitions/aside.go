@@ -112,7 +112,8 @@ func (m *Machine) suspectAsideDone(in SuspectAsideDone) {
 	default:
 		m.trouble("suspect aside", in.Outcome, in.Err)
 		if m.draining {
-			m.asides, m.settle, m.asideTry.owes, m.again = nil, nil, false, 0 // whoever is next finds it as it is
+			m.asides, m.settle, m.asideTry.owes, m.again = nil, nil, false, 0 // whoever is next finds it as it is,
+			m.hurry = true                                                    // and nothing runs that it could be blamed for
 		}
 	}
 }

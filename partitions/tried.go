@@ -132,8 +132,10 @@ func (m *Machine) writeTriedDone(in WriteTriedDone) {
 	default:
 		m.trouble("write tried", in.Outcome, in.Err)
 		if m.draining {
-			// Given back, the unit is clean, and so is the entry for whoever finds it. Left to lapse, it would be blamed.
-			m.suspect, m.owed, m.again = m.suspect && !owed, nil, 0
+			// Given back, the unit is clean, and so is the entry for whoever finds it. Left to lapse, it would be blamed; and so it would be for
+			// what runs until then.
+			m.suspect, m.hurry = m.suspect && !owed, m.hurry || owed
+			m.owed, m.again = nil, 0
 		}
 	}
 }
