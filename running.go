@@ -33,7 +33,7 @@ type running struct {
 	jobs          *jobs
 	rousing       *lifecycle.Group // of the application
 
-	unwatch func() error // of Config.Telemetry; nil without
+	watching *watching // of Config.Telemetry; nil without
 
 	open     context.Context // that transactions of BeginTx go by; rollback ends it
 	rollback context.CancelCauseFunc
@@ -159,7 +159,8 @@ func (a *App) undo(ctx context.Context, r *running) (*running, error) {
 // alone keeps others from running the units that somebody is still inside of.
 func (r *running) stop(ctx context.Context) (through bool, err error) {
 	defer context.AfterFunc(ctx, func() { r.rollback(fmt.Errorf("transaction: %w", ErrStopping)) })()
-	operates := errors.Join(r.unwatched(), r.operates(ctx))
+	r.watching.unwatch()
+	operates := r.operates(ctx)
 	delivers := r.app.cfg.Transport.Stop(ctx) // it waits for units, which are told to hurry next
 	var works error
 	inside := false
@@ -175,14 +176,20 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 		projects = patiently(ctx, r.projections.Stop)
 	}
 	purges := patiently(ctx, r.app.retention.Stop)
-	if inside || delivers != nil || projects != nil || purges != nil || operates != nil {
-		return false, errors.Join(works, delivers, projects, purges, operates)
+	reading := false
+	watches := patiently(ctx, func(ctx context.Context) error {
+		ended, err := r.watching.Stop(ctx)
+		reading = !ended
+		return err
+	})
+	if inside || delivers != nil || projects != nil || purges != nil || operates != nil || reading {
+		return false, errors.Join(works, delivers, projects, purges, operates, watches)
 	}
 	closes := patiently(ctx, r.app.cfg.Store.Stop)
 	if closes == nil {
 		r.rollback(ErrStopping)
 	}
-	return closes == nil, errors.Join(works, closes)
+	return closes == nil, errors.Join(works, watches, closes)
 }
 
 // operates ends what takes up what people do.

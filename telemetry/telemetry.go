@@ -59,8 +59,11 @@ type gauges struct {
 	age, stopped     metric.Float64ObservableGauge
 }
 
-// Watch reads gauges from an application until stop is called. A store that does not answer leaves them out of that collection, and
-// reports it to the provider.
+// patience is how long one collection waits for a store.
+const patience = 2 * time.Second
+
+// Watch reads gauges from an application until stop is called, which ends a look at the store that is under way. A store that does not
+// answer within two seconds leaves them out of that collection, and is reported to the provider.
 func (t *Telemetry) Watch(from actors.Standing) (stop func() error, err error) {
 	if t.err != nil {
 		return nil, fmt.Errorf("telemetry: %w", t.err)
@@ -72,13 +75,25 @@ func (t *Telemetry) Watch(from actors.Standing) (stop func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
+	stopping, end := context.WithCancel(context.Background())
 	reg, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		return g.observe(ctx, o, from, time.Now())
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the store did not answer within %v", patience))
+		defer cancel()
+		defer context.AfterFunc(stopping, cancel)()
+		err := g.observe(ctx, o, from, time.Now())
+		if stopping.Err() != nil {
+			return nil // nobody's fault
+		}
+		return err
 	}, g.lag, g.units, g.dead, g.age, g.stopped)
 	if err != nil {
+		end()
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	return reg.Unregister, nil
+	return func() error {
+		end() // before Unregister, which waits for the collection that is under way
+		return reg.Unregister()
+	}, nil
 }
 
 func (t *Telemetry) gauges() (g gauges, err error) {
@@ -102,8 +117,11 @@ func (t *Telemetry) gauges() (g gauges, err error) {
 
 func (g *gauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
 	all, err := from.Overview(ctx)
+	if err == nil {
+		err = ctx.Err() // what was stopped meanwhile is to be read no further
+	}
 	if err != nil {
-		return fmt.Errorf("keyhold gauges: %w", err)
+		return fmt.Errorf("keyhold gauges: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	heads := map[string]time.Time{}
 	for _, l := range from.Loads() {

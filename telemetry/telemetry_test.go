@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -261,6 +262,60 @@ func TestAStoreThatDoesNotAnswerIsAnErrorOfThatCollection(t *testing.T) {
 	if err := b.reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "disk is on fire") {
 		t.Errorf("collected with %v", err)
 	}
+}
+
+// waiting is a store that answers when nobody waits any longer; the causes go to ended.
+func waiting(ended chan<- error) actors.Standing {
+	return actors.Standing{
+		Overview: func(ctx context.Context) (eventstore.Overview, error) {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return eventstore.Overview{}, nil
+		},
+		Loads: func() []actors.Load { panic("read although nobody waits") },
+	}
+}
+
+func TestACollectionDoesNotWaitForAStoreForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, began := setup(t), time.Now()
+		if _, err := b.tel.Watch(waiting(make(chan error, 1))); err != nil {
+			t.Fatal(err)
+		}
+		var all metricdata.ResourceMetrics
+		if err := b.reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "the store did not answer within 2s") {
+			t.Errorf("collected with %v", err)
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestStopEndsACollectionThatWaitsForTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, began, ended, collected := setup(t), time.Now(), make(chan error, 1), make(chan error, 1)
+		stop, err := b.tel.Watch(waiting(ended))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			var all metricdata.ResourceMetrics
+			collected <- b.reader.Collect(t.Context(), &all)
+		}()
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-collected; err != nil {
+			t.Errorf("who collects is told of a fault: %v", err)
+		}
+		if cause := <-ended; !errors.Is(cause, context.Canceled) || time.Since(began) != 0 {
+			t.Errorf("%v, after %v", cause, time.Since(began))
+		}
+	})
 }
 
 func TestWhatIsAppliedIsAChildOfWhatEmittedIt(t *testing.T) {
