@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -36,7 +37,7 @@ func (a *App) observer() actors.Observer {
 	}
 	o.DeadLettered = func(d eventstore.Dead) {
 		log.Error("set aside as a dead letter", "unit", d.Unit, "lane", d.Lane, "sequence", d.Sequence, "event", d.EventID,
-			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error, "try", "keyhold dlq ls "+d.Unit.Name)
+			"type", d.Type, "attempts", d.Attempts, "reason", d.Reason, "error", d.Error, "try", admin.CommandLine("keyhold", "dlq ls", nil, d.Unit.Name))
 		call(next.DeadLettered, d)
 	}
 	o.WaitsForType = func(u event.Unit, e *event.Envelope) {

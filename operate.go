@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/admin"
@@ -128,13 +127,7 @@ func (a *App) reportHalts(ctx context.Context) error {
 
 // why is the command that explains what became of an event.
 func why(u event.Unit, category string) string {
-	key := u.Key
-	if strings.ContainsFunc(key, func(r rune) bool {
-		return !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.@/", r))
-	}) {
-		key = "'" + strings.ReplaceAll(key, "'", `'\''`) + "'"
-	}
-	return "keyhold why " + category + " " + key
+	return admin.CommandLine("keyhold", "why", nil, category, u.Key)
 }
 
 func quoted(names []string) string {

@@ -68,14 +68,14 @@ func (d *Desk) noKey(ctx context.Context, r eventstore.Registered, categories []
 	if values = slices.Compact(values); len(values) > 0 {
 		e.Words += "; its keys are " + strings.Join(values, " or ")
 	}
-	e.Hint = "See which keys there are: " + d.command("partitions", "ls", "--category", categories[0])
+	e.Hint = "See which keys there are: " + d.command("partitions ls", []string{"--category", categories[0]})
 	kind, err := d.entityOf(ctx, r, categories, key)
 	if kind != "" {
 		article := "a "
 		if strings.ContainsRune("aeiou", rune(kind[0])) {
 			article = "an "
 		}
-		e.Hint = fmt.Sprintf("%s is %s%s: %s", printed(key), article, kind, d.command("events", "cat", "--entity", kind+"/"+key))
+		e.Hint = fmt.Sprintf("%s is %s%s: %s", printed(key), article, kind, d.command("events cat", []string{"--entity", kind + "/" + key}))
 	}
 	return e, err
 }

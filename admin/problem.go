@@ -120,7 +120,7 @@ func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Proble
 		}
 		p := Problem{
 			Kind: c.kind, Handler: h.Name, Count: c.n, AtLeast: c.n >= eventstore.MaxCount, Oldest: oldest,
-			Command: d.command(cmdPartitions(h.Name, string(c.status))...),
+			Command: d.cmdPartitions(h.Name, string(c.status)),
 		}
 		p.Words = fmt.Sprintf("%s of %s %s", counted(c.n, "key", "keys"), h.Name, c.many)
 		if c.n == 1 {
@@ -147,13 +147,13 @@ func (d *Desk) problemsOfWhole(h *Handler, owned bool) []Problem {
 	var found []Problem
 	if p := h.Pause; p != nil {
 		found = append(found, Problem{
-			Kind: ProblemPaused, Handler: h.Name, Count: int(h.Lag), Oldest: p.Since, Note: h.Lag == 0, Command: d.command(cmdHandler("resume", h.Name)...),
+			Kind: ProblemPaused, Handler: h.Name, Count: int(h.Lag), Oldest: p.Since, Note: h.Lag == 0, Command: d.cmdHandler("resume", h.Name),
 			Words: fmt.Sprintf("%s is paused for %s %s; %d behind", h.Name, d.since(p.Since), by(p.Actor, p.Reason), h.Lag),
 		})
 	}
 	if owned && !h.Running && h.Lag > 0 {
 		found = append(found, Problem{
-			Kind: ProblemAbsent, Handler: h.Name, Count: int(h.Lag), Command: d.command("handlers", "ls"),
+			Kind: ProblemAbsent, Handler: h.Name, Count: int(h.Lag), Command: d.command("handlers ls", nil),
 			Words: fmt.Sprintf("the program that started last does not have %s, which is %d behind: start one that has, or remove it", h.Name, h.Lag),
 		})
 	}
@@ -190,7 +190,7 @@ func (d *Desk) stalled(ctx context.Context, h *Handler) ([]Problem, error) {
 	}
 	return []Problem{{
 		Kind: ProblemStalled, Handler: h.Name, Count: int(h.Lag), Oldest: oldest,
-		Command: d.command(cmdPartitions(h.Name, string(eventstore.StatusBehind))...),
+		Command: d.cmdPartitions(h.Name, string(eventstore.StatusBehind)),
 		Words:   fmt.Sprintf("%s is %d behind and passed nothing for a minute; an event waits for %s", h.Name, h.Lag, d.since(oldest)),
 	}}, nil
 }
@@ -206,7 +206,7 @@ func (d *Desk) deadLetters(ctx context.Context, h *Handler) ([]Problem, error) {
 	p := Problem{
 		Kind: ProblemDead, Handler: h.Name, Count: h.Dead, AtLeast: h.Dead >= eventstore.MaxCount,
 		Oldest:  earliest(all, func(l eventstore.Dead) time.Time { return l.Time }),
-		Command: d.command(cmdDead("ls", h.Name, "")...),
+		Command: d.cmdDead("ls", h.Name, ""),
 		Words:   fmt.Sprintf("%s has %s", h.Name, counted(h.Dead, "dead letter", "dead letters")),
 	}
 	p.Words += d.forSince(p.Count, p.Oldest)

@@ -310,7 +310,7 @@ func (d *Desk) projectionProblems(ctx context.Context) (found []Problem, err err
 	all, err := d.store.ListProjections(ctx)
 	for i := range all {
 		p := &all[i]
-		show := d.command("projections", "show", p.Name)
+		show := d.command("projections show", nil, p.Name)
 		for j := range p.Builds {
 			b := &p.Builds[j]
 			if b.Halt != nil && p.Runs(b) && p.Declared {

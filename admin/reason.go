@@ -171,38 +171,32 @@ func (d *Desk) behind(v *Unit) string {
 // steps says what a person may do about a unit, the most likely first.
 func (d *Desk) steps(v *Unit) []Step {
 	all := []Step{}
-	add := func(words string, args ...string) {
-		s := Step{Words: words}
-		if len(args) > 0 {
-			s.Command = d.command(args...)
-		}
-		all = append(all, s)
-	}
+	add := func(words, command string) { all = append(all, Step{Words: words, Command: command}) }
 	if v.HandlerPause != nil {
-		add("have the whole of "+v.Handler+" go on", cmdHandler("resume", v.Handler)...)
+		add("have the whole of "+v.Handler+" go on", d.cmdHandler("resume", v.Handler))
 	}
 	if v.Pause != nil {
-		add("have it go on", cmdUnit("resume", v)...)
+		add("have it go on", d.cmdUnit("resume", v))
 	}
 	switch {
 	case v.Halt != nil:
-		add("look at what the event holds", append(cmdUnit("show", v), "--data")...)
-		add("try the event again, once the cause is mended", cmdUnit("retry", v)...)
-		add("keep it as a dead letter and go on without it", append(cmdUnit("dlq", v), reasonFlag...)...)
-		add("go on without it, for good", append(cmdUnit("skip", v), reasonFlag...)...)
+		add("look at what the event holds", d.cmdUnit("show", v, "--data"))
+		add("try the event again, once the cause is mended", d.cmdUnit("retry", v))
+		add("keep it as a dead letter and go on without it", d.cmdUnit("dlq", v, reasonFlag...))
+		add("go on without it, for good", d.cmdUnit("skip", v, reasonFlag...))
 	case v.Parking != nil && !v.Parking.First.Due:
-		add("apply what is set aside, once the cause is mended", cmdUnit("retry", v)...)
-		add("keep the first as a dead letter and apply the others", append(cmdUnit("dlq", v), reasonFlag...)...)
-		add("drop the first and apply the others", append(cmdUnit("skip", v), reasonFlag...)...)
+		add("apply what is set aside, once the cause is mended", d.cmdUnit("retry", v))
+		add("keep the first as a dead letter and apply the others", d.cmdUnit("dlq", v, reasonFlag...))
+		add("drop the first and apply the others", d.cmdUnit("skip", v, reasonFlag...))
 	}
 	if v.State == stateWaiting {
-		add("start the program that knows the type")
+		add("start the program that knows the type", "")
 	}
 	if v.Owner == nil && (v.Lag > 0 || v.Parking != nil) {
-		add("start the application")
+		add("start the application", "")
 	}
 	if v.Dead > 0 {
-		add("list the dead letters of it", cmdDead("ls", v.Handler, v.Key)...)
+		add("list the dead letters of it", d.cmdDead("ls", v.Handler, v.Key))
 	}
 	return all
 }

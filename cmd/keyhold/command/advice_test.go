@@ -2,8 +2,15 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/sqlite"
 )
 
 // Whatever command line is offered to a person can be typed: the command is there, and takes those flags and arguments.
@@ -26,7 +33,7 @@ func TestCommandLinesThatAreOfferedCanBeTyped(t *testing.T) {
 	}
 	for _, line := range lines {
 		root := newCommand(d.options, d.env)
-		args := words(line)
+		args := strings.Fields(line)
 		if args[0] != root.Name() {
 			t.Errorf("%s: begins with %s", line, args[0])
 		}
@@ -59,4 +66,71 @@ func offers(document any) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// What is advised about a key is about that key, whatever characters it has.
+func TestCommandLinesAreAboutTheKeyThatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("what a shell makes of a line needs one: ", err)
+	}
+	d := setupEmpty(t)
+	keys := []string{"-x", "--all", "--", "two words", "it's", "$(id)", "client\u202e99", "zero\u200bwidth", "küche", "!!"}
+	halted(t, d.db, keys)
+	for _, key := range keys {
+		r := d.run(t, "why", "-o", "json", "--", "order", key)
+		var document any
+		if err := json.Unmarshal([]byte(r.out), &document); err != nil {
+			t.Fatalf("%q: %v: %+v", key, err, r)
+		}
+		lines := offers(document)
+		if len(lines) < 4 {
+			t.Errorf("%q: only %q are offered", key, lines)
+		}
+		for _, line := range lines {
+			out, err := exec.CommandContext(t.Context(), bash, "-c", `printf '%s\0' `+line).Output()
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			root := newCommand(d.options, d.env)
+			c, rest, err := root.Find(strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")[1:])
+			if err == nil {
+				err = c.ParseFlags(rest)
+			}
+			if got, want := c.Flags().Args(), []string{"shipping", key}; err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: takes %q for its arguments, want %q: %v", line, got, want, err)
+			}
+		}
+	}
+}
+
+// halted makes a store in which a handler shipping is halted at each of these keys.
+func halted(t *testing.T, path string, keys []string) {
+	t.Helper()
+	ctx := t.Context()
+	store := sqlite.Open(path)
+	if _, err := store.Start(ctx, eventstore.StartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(store.SaveRegistry(ctx, eventstore.Registered{
+		Categories: []eventstore.Category{{Name: "order", KeyField: "client_id"}},
+		Handlers:   []eventstore.Handler{{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.placed"}, Since: night}},
+	}, nil))
+	for i, key := range keys {
+		u, id := event.Unit{Name: "shipping", Key: key}, fmt.Sprintf("e-%d", i)
+		_, err := store.Begin("test").Commit(ctx, eventstore.Changes{Publish: []event.Envelope{{
+			ID: id, Type: "order.placed", Version: 1, Encoding: event.JSON, Data: []byte(`{}`), Category: "order", Key: key, Time: night}}})
+		must(err)
+		_, err = store.Begin("test").Commit(ctx, eventstore.Changes{Fence: eventstore.Fence{Unit: u}, Halt: &eventstore.Halt{
+			Unit: u, Lane: orderLane(key), Sequence: 1, EventID: id, EventType: "order.placed", Attempts: 5, Reason: "poison", Since: night}})
+		must(err)
+	}
+	must(store.Stop(ctx))
 }

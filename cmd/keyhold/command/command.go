@@ -81,6 +81,9 @@ func groupFault(c *cobra.Command, args []string) error {
 // flagFault says what is wrong with the flags, and which may have been meant.
 func flagFault(c *cobra.Command, err error) error {
 	advice := fmt.Sprintf("See %s --help.", c.CommandPath())
+	if strings.HasPrefix(err.Error(), "unknown ") && strings.Contains(c.Use, "KEY") {
+		advice = "If it is a key: one that begins with - is given after --, behind all flags."
+	}
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		name, _, _ = strings.Cut(name, "=")
 		best, least := "", 3

@@ -32,7 +32,7 @@ func TestCommands(t *testing.T) {
 		"events-cat":       {"events cat order client-4", "events cat order client-4 --no-data --limit 2", "events cat order client-4 --after 3 -o wide", "events cat order --limit 3", "events cat --limit 2", "events cat order nobody", "events cat ordre", "events cat --entity order/o-1", "events cat --entity order", "events cat order --backfill"},
 		"audit":            {"audit", "partitions retry shipping client-4 --reason fixed", "handlers pause clients", "audit", "audit shipping", "audit shipping client-9", "audit -o wide"},
 		"migrate":          {"migrate status", "migrate up", "migrate up --dry-run"},
-		"mistakes":         {"statsu", "partitions lss", "partitions show shipping", "partitions show shipping a b", "status --wacth", "status -o yaml", "partitions ls nosuch", "partitions ls --status broken", "partitions ls --limit 0x", "partitions ls --limit 100000", "partitions ls --after nonsense", "partitions ls shipping --handler clients", "dlq ls --since yesterday", "status --watch --every 0s"},
+		"mistakes":         {"statsu", "partitions lss", "partitions show shipping -x", "partitions show shipping -- -x", "partitions show shipping --all", "partitions show shipping", "partitions show shipping a b", "status --wacth", "status -o yaml", "partitions ls nosuch", "partitions ls --status broken", "partitions ls --limit 0x", "partitions ls --limit 100000", "partitions ls --after nonsense", "partitions ls shipping --handler clients", "dlq ls --since yesterday", "status --watch --every 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -183,7 +183,7 @@ func (r *run) findDead(ctx context.Context, d *admin.Desk, args []string, catego
 	}
 	switch len(found) {
 	case 0:
-		return admin.DeadLetter{}, missing("See which there are: "+r.typed()+" dlq ls "+shell(args[0])+" --key "+shell(args[1]), "%s has no dead letter of %s with sequence %d", args[0], args[1], sequence)
+		return admin.DeadLetter{}, missing("See which there are: "+r.advise("dlq ls", []string{"--key", args[1]}, args[0]), "%s has no dead letter of %s with sequence %d", args[0], args[1], sequence)
 	case 1:
 		return found[0], nil
 	}
@@ -217,8 +217,7 @@ func (v letterView) draw(p *page) {
 		}
 	}
 	p.blank()
-	at := shell(v.Handler) + " " + shell(v.Key) + " " + plainCount(v.At.Sequence)
-	p.hint("Apply it once more: " + p.typed + " dlq replay " + at)
+	p.hint("Apply it once more: " + p.advise("dlq replay", v.Handler, v.Key, plainCount(v.At.Sequence)))
 }
 
 // deadJob makes replay and purge.

@@ -117,7 +117,7 @@ func (v eventsView) draw(p *page) {
 		if v.query.After > 0 || v.query.Cursor != "" {
 			p.hint("None yet after the place given; leave --after out to begin with the first.")
 		} else if v.query.Key != "" {
-			p.hint("See which keys there are: " + p.typed + " partitions ls --category " + shell(v.query.Category))
+			p.hint("See which keys there are: " + admin.CommandLine(p.typed, "partitions ls", []string{"--category", v.query.Category}))
 		}
 		return
 	}

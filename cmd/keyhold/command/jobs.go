@@ -28,7 +28,7 @@ func (r *run) start(ctx context.Context, d *admin.Desk, m selection, request adm
 		return r.show(planView{plan})
 	}
 	if plan.Count == 0 {
-		return missing("See "+r.typed()+" "+listOf(request.Kind)+" "+shell(request.Filter.Handler), "nothing to do: no %s of %s is selected", subject(request.Kind), clean(request.Filter.Handler))
+		return missing("See "+r.advise(listOf(request.Kind), nil, request.Filter.Handler), "nothing to do: no %s of %s is selected", subject(request.Kind), clean(request.Filter.Handler))
 	}
 	if err := r.confirm(confirmation{view: planView{plan}, yes: m.yes, word: wordFor(request), few: plan.Count == 1}); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (r *run) follow(ctx context.Context, d *admin.Desk, id int64, every time.Du
 		return &fault{code: ExitError, err: fmt.Errorf("job %d was cancelled", id), advice: "See who did it: " + r.typed() + " audit --limit 20"}
 	case last.Failed > 0:
 		return &fault{code: ExitError, err: fmt.Errorf("job %d is over, %s failed", id, amount(last.Failed, subject(last.Kind))),
-			advice: "See why: " + r.typed() + " " + listOf(last.Kind) + " " + shell(last.Filter.Handler)}
+			advice: "See why: " + r.advise(listOf(last.Kind), nil, last.Filter.Handler)}
 	}
 	return nil
 }

@@ -262,6 +262,6 @@ func (v projectionView) drawBuild(p *page, b admin.ProjectionBuild) {
 	}
 	p.fields(f)
 	if b.Stopped != nil && b.Stopped.Halted {
-		p.hint(fmt.Sprintf("Mend the cause, then: %s projections retry %s --expect %s", p.typed, clean(v.Name), clean(b.Stopped.EventID)))
+		p.hint("Mend the cause, then: " + admin.CommandLine(p.typed, "projections retry", []string{"--expect", b.Stopped.EventID}, v.Name))
 	}
 }

@@ -91,11 +91,16 @@ func (s *setting) desk(store eventstore.Operations) *admin.Desk {
 
 // typed is what command lines begin with that the person would type for this store.
 func (s *setting) typed() string {
-	line := s.top.CommandPath()
+	var flags []string
 	if s.db != "" {
-		line += " --db " + shell(s.db)
+		flags = []string{"--db", s.db}
 	}
-	return line
+	return admin.CommandLine(s.top.CommandPath(), "", flags)
+}
+
+// advise is a command line that a person may copy.
+func (s *setting) advise(which string, flags []string, args ...string) string {
+	return admin.CommandLine(s.typed(), which, flags, args...)
 }
 
 // me names who acts in the store's record of acts, where the command line does not.

@@ -92,20 +92,6 @@ func amount[N ~int | ~int64 | ~uint64](n N, one string) string {
 	return count(n) + " " + one + "s"
 }
 
-// shell quotes an argument of a command line that is offered to the reader.
-func shell(arg string) string {
-	safe := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:,@#%+=", r)
-	}
-	if arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !safe(r) }) < 0 {
-		return arg
-	}
-	if !fit(arg) {
-		return "$'" + strings.ReplaceAll(clean(arg), "'", `\'`) + "'"
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-}
-
 // dash leaves a 0 out, so that other numbers of a column stand out.
 func dash(n uint64) string {
 	if n == 0 {

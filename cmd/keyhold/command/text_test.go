@@ -88,17 +88,6 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfCommandLinesThatAreOffered(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"client-17": "client-17", "": "''", "two words": "'two words'", "it's": `'it'\''s'`, "$HOME": "'$HOME'", "\x1b[2J": `$'\x1b[2J'`,
-	} {
-		if got := shell(in); got != want {
-			t.Errorf("shell(%q) is %s, want %s", in, got, want)
-		}
-	}
-}
-
 func TestCutKeepsWhatFits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

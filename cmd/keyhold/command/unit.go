@@ -81,12 +81,12 @@ func (v unitView) drawLanes(p *page) {
 	p.blank()
 	if len(v.Lanes) == 0 && v.Kind == string(eventstore.EntityKind) {
 		p.line("No command was sent to it.")
-		p.hint("See its events: " + p.typed + " events cat --entity " + shell(v.Handler+"/"+v.Key))
+		p.hint("See its events: " + admin.CommandLine(p.typed, "events cat", []string{"--entity", v.Handler + "/" + v.Key}))
 		return
 	}
 	if len(v.Lanes) == 0 {
 		p.line("There is no event with this key.")
-		p.hint("See which keys there are: " + p.typed + " partitions ls " + shell(v.Handler))
+		p.hint("See which keys there are: " + p.advise("partitions ls", v.Handler))
 		return
 	}
 	t := &table{columns: []column{

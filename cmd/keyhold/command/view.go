@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/keyhold/keyhold/admin"
 )
 
 // view is what a command shows: as the JSON document that it is, or drawn.
@@ -87,6 +89,11 @@ type page struct {
 func (p *page) line(text string) { p.text.WriteString(text + "\n") }
 
 func (p *page) blank() { p.line("") }
+
+// advise is a command line that a person may copy.
+func (p *page) advise(which string, args ...string) string {
+	return admin.CommandLine(p.typed, which, nil, args...)
+}
 
 // hint writes what may be done next.
 func (p *page) hint(text string) { p.line(p.colours.dye(faint, text)) }
