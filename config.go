@@ -69,7 +69,7 @@ func (c Config) withDefaults() Config {
 		c.MaxCrashes = 3
 	}
 	if c.Telemetry != nil {
-		c.Observer = c.Telemetry.Observer(c.Observer)
+		c.Observer, c.Projections = c.Telemetry.Observer(c.Observer), projectionsTold(c.Telemetry, c.Projections)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

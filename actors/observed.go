@@ -54,6 +54,17 @@ type Standing struct {
 	Overview func(ctx context.Context) (eventstore.Overview, error)
 	// Loads is that of [Runtime.Loads]. It does not block.
 	Loads func() []Load
+	// Projections gives one standing for each read model of this program. It may be nil.
+	Projections func(ctx context.Context) ([]ProjectionStanding, error)
+}
+
+// ProjectionStanding is how a read model gets on.
+type ProjectionStanding struct {
+	Name   string
+	Behind uint64    // events that what readers see has not passed
+	First  time.Time // when the first of them was emitted; zero when there is none
+
+	Halted, Paused, Trying int // its builds, by what keeps them: an event that cannot be applied, a person, an event that failed and is tried again
 }
 
 // observes reports whether anybody wants to know of single units of work.

@@ -21,6 +21,8 @@ type counts struct {
 
 	retries, halts, resumes, parked, dead, unparked, replayed, asides, suspects, panics, failures, overdue, troubles metric.Int64Counter
 
+	projectionRetries, projectionHalts metric.Int64Counter
+
 	labels sync.Map // workLabels -> metric.MeasurementOption: made once, as a unit of work must cost next to nothing
 }
 
@@ -52,6 +54,8 @@ func newCounts(m metric.Meter) (*counts, error) {
 	counter(&c.failures, "keyhold.commit_failures", "{commit}", "Activations dropped because a commit was refused or its outcome is not known.")
 	counter(&c.overdue, "keyhold.overdue", "{call}", "Behaviors that ignored the end of their context.")
 	counter(&c.troubles, "keyhold.troubles", "{call}", "Calls of store or transport that did not work out.")
+	counter(&c.projectionRetries, "keyhold.projection.retries", "{attempt}", "Attempts of projections that failed and were made again.")
+	counter(&c.projectionHalts, "keyhold.projection.halts", "{build}", "Times that a projection stopped at what it cannot apply.")
 	var err error
 	c.duration, err = m.Float64Histogram("keyhold.work.duration", metric.WithUnit("s"),
 		metric.WithDescription("From the call of a behavior to the outcome of its commit."),
@@ -153,7 +157,7 @@ func (c *counts) observe(o, next *actors.Observer) {
 // reason gives the reason of a halt as a label: those that the framework gives, and one for all others.
 func reason(r string) string {
 	switch r {
-	case "retries exhausted", "poison", "undecodable", "missing", "rejected", "not worth a retry", "too many parked", "crashed the process":
+	case "retries exhausted", "poison", "undecodable", "missing", "rejected", "not worth a retry", "too many parked", "crashed the process", "the store has no SQL":
 		return r
 	}
 	return "other"

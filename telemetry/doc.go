@@ -34,7 +34,18 @@
 //	keyhold.units             gauge          handler, state          units that are halted, parking, paused, trying; live in this process
 //	keyhold.dead              gauge          handler                 dead letters kept
 //
-// The gauges are read from the store when metrics are collected, at a cost that does not grow with the number of keys.
+// Of projections, with the label projection, which is the name:
+//
+//	keyhold.projection.lag.events  gauge     projection          events that what readers see has not passed
+//	keyhold.projection.lag.age     gauge, s  projection          age of the first of them
+//	keyhold.projection.stopped     gauge     projection, state   builds that are halted, paused or trying an event again
+//	keyhold.projection.retries     counter   projection          attempts that failed and were made again
+//	keyhold.projection.halts       counter   projection, reason  builds that stopped
+//
+// What readers see of a projection that is being made anew for another Version stands still until that is through: its lag grows meanwhile.
+//
+// The gauges are read from the store when metrics are collected, at a cost that does not grow with the number of keys. A collection waits
+// two seconds for the store at most, and leaves out what it could not read.
 //
 // # Traces
 //

@@ -57,6 +57,9 @@ func New(o Options) *Telemetry {
 type gauges struct {
 	lag, units, dead metric.Int64ObservableGauge
 	age, stopped     metric.Float64ObservableGauge
+
+	projectionLag, projectionStopped metric.Int64ObservableGauge
+	projectionAge                    metric.Float64ObservableGauge
 }
 
 // patience is how long one collection waits for a store.
@@ -85,7 +88,7 @@ func (t *Telemetry) Watch(from actors.Standing) (stop func() error, err error) {
 			return nil // nobody's fault
 		}
 		return err
-	}, g.lag, g.units, g.dead, g.age, g.stopped)
+	}, g.lag, g.units, g.dead, g.age, g.stopped, g.projectionLag, g.projectionStopped, g.projectionAge)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -112,16 +115,53 @@ func (t *Telemetry) gauges() (g gauges, err error) {
 	g.dead = ints("keyhold.dead", "{event}", "Dead letters kept; the count ends at 10,000.")
 	g.age = seconds("keyhold.lag.age", "Age of the oldest event that units at work in this process have not passed.")
 	g.stopped = seconds("keyhold.stopped.age", "How long the unit that is stopped longest has been.")
+	g.projectionLag = ints("keyhold.projection.lag.events", "{event}", "Events that what readers of a projection see has not passed.")
+	g.projectionAge = seconds("keyhold.projection.lag.age", "Age of the first of them.")
+	g.projectionStopped = ints("keyhold.projection.stopped", "{build}", "Builds of a projection that are halted, paused or trying an event again.")
 	return g, err
 }
 
+// observe reads handlers and projections: that one of the two cannot be read is no reason to leave out the other.
 func (g *gauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
-	all, err := from.Overview(ctx)
-	if err == nil {
-		err = ctx.Err() // what was stopped meanwhile is to be read no further
+	faults := g.handlers(ctx, o, from, now)
+	if from.Projections != nil {
+		faults = errors.Join(faults, g.projections(ctx, o, from, now))
 	}
-	if err != nil {
-		return fmt.Errorf("keyhold gauges: %w", cmp.Or(context.Cause(ctx), err))
+	if faults != nil {
+		return fmt.Errorf("keyhold gauges: %w", faults)
+	}
+	return nil
+}
+
+// done gives why what was read is of no use; what was stopped meanwhile is to be read no further.
+func done(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (g *gauges) projections(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
+	all, err := from.Projections(ctx)
+	if err := done(ctx, err); err != nil {
+		return fmt.Errorf("projections: %w", err)
+	}
+	for _, p := range all {
+		label := attribute.String("projection", p.Name)
+		one := metric.WithAttributeSet(attribute.NewSet(label))
+		o.ObserveInt64(g.projectionLag, int64(p.Behind), one)
+		o.ObserveFloat64(g.projectionAge, age(p.First, now), one)
+		for state, n := range map[string]int{"halted": p.Halted, "paused": p.Paused, "trying": p.Trying} {
+			o.ObserveInt64(g.projectionStopped, int64(n), metric.WithAttributeSet(attribute.NewSet(label, attribute.String("state", state))))
+		}
+	}
+	return nil
+}
+
+func (g *gauges) handlers(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
+	all, err := from.Overview(ctx)
+	if err := done(ctx, err); err != nil {
+		return fmt.Errorf("handlers: %w", err)
 	}
 	heads := map[string]time.Time{}
 	for _, l := range from.Loads() {
@@ -159,6 +199,21 @@ func (t *Telemetry) Observer(next actors.Observer) actors.Observer {
 	}
 	o.Begin, o.End, o.Trace = t.begin(next.Begin), t.end(next.End), t.traceOf(next.Trace)
 	return o
+}
+
+// ProjectionRetried counts an attempt of a projection that failed and is made again.
+func (t *Telemetry) ProjectionRetried(name string) {
+	if t.counts != nil {
+		t.counts.projectionRetries.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("projection", name))))
+	}
+}
+
+// ProjectionHalted counts a projection that stopped.
+func (t *Telemetry) ProjectionHalted(name, why string) {
+	if t.counts != nil {
+		t.counts.projectionHalts.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(
+			attribute.String("projection", name), attribute.String("reason", reason(why)))))
+	}
 }
 
 // use is what a unit of work was for, as a label.

@@ -48,6 +48,10 @@ func (b *bundle) collect() map[string]float64 {
 	if err := b.reader.Collect(b.Context(), &all); err != nil {
 		b.Fatal(err)
 	}
+	return read(&all)
+}
+
+func read(all *metricdata.ResourceMetrics) map[string]float64 {
 	found := map[string]float64{}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
@@ -262,6 +266,61 @@ func TestAStoreThatDoesNotAnswerIsAnErrorOfThatCollection(t *testing.T) {
 	if err := b.reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "disk is on fire") {
 		t.Errorf("collected with %v", err)
 	}
+}
+
+func TestProjectionsAreReadAndCountedByName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	from := standing(eventstore.Overview{}, errors.New("disk is on fire")) // what is known of projections is told all the same
+	from.Projections = func(context.Context) ([]actors.ProjectionStanding, error) {
+		return []actors.ProjectionStanding{
+			{Name: "sales", Behind: 12, First: time.Now().Add(time.Hour), Halted: 1, Paused: 2, Trying: 3}, {Name: "stock"},
+		}, nil
+	}
+	if _, err := b.tel.Watch(from); err != nil {
+		t.Fatal(err)
+	}
+	b.tel.ProjectionRetried("sales")
+	b.tel.ProjectionRetried("sales")
+	b.tel.ProjectionHalted("sales", "poison")
+	b.tel.ProjectionHalted("sales", "something of c-17")
+	var all metricdata.ResourceMetrics
+	if err := b.reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "disk is on fire") {
+		t.Errorf("collected with %v", err)
+	}
+	b.want(read(&all), map[string]float64{
+		"keyhold.projection.lag.events{projection=sales}":           12,
+		"keyhold.projection.lag.events{projection=stock}":           0,
+		"keyhold.projection.lag.age{projection=sales}":              0,
+		"keyhold.projection.stopped{projection=sales,state=halted}": 1,
+		"keyhold.projection.stopped{projection=sales,state=paused}": 2,
+		"keyhold.projection.stopped{projection=sales,state=trying}": 3,
+		"keyhold.projection.retries{projection=sales}":              2,
+		"keyhold.projection.halts{projection=sales,reason=poison}":  1,
+		"keyhold.projection.halts{projection=sales,reason=other}":   1,
+	})
+}
+
+func TestProjectionsThatCannotBeReadLeaveHandlersAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	from := standing(eventstore.Overview{Handlers: []eventstore.HandlerOverview{{Handler: eventstore.Handler{Name: "shipping"}, Lag: 12}}}, nil)
+	from.Projections = func(context.Context) ([]actors.ProjectionStanding, error) { return nil, errors.New("disk is on fire") }
+	if _, err := b.tel.Watch(from); err != nil {
+		t.Fatal(err)
+	}
+	var all metricdata.ResourceMetrics
+	if err := b.reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "projections: disk is on fire") {
+		t.Errorf("collected with %v", err)
+	}
+	b.want(read(&all), map[string]float64{"keyhold.lag.events{handler=shipping}": 12})
+}
+
+func TestWithoutMetricsProjectionsAreNotCounted(t *testing.T) {
+	t.Parallel()
+	tel := telemetry.New(telemetry.Options{NoMetrics: true})
+	tel.ProjectionRetried("sales")
+	tel.ProjectionHalted("sales", "poison")
 }
 
 // waiting is a store that answers when nobody waits any longer; the causes go to ended.
