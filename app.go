@@ -140,7 +140,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 	r.jobs = newJobs(r)
 	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := a.run(ctx, r, in, p, id, t); err != nil {
-		rest, left := a.undo(ctx, r)
+		rest, left := a.undo(eventstore.Untried(ctx), r)
 		return nil, rest, errors.Join(err, left)
 	}
 	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
@@ -149,7 +149,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 
 // run starts what works on the store, which is started.
 func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id eventstore.Identity, t bound) error {
-	if err := a.checkProjectionNames(ctx, p); err != nil {
+	if err := a.checkProjections(ctx, in, p); err != nil {
 		return err
 	}
 	saved, err := a.register(ctx, p, r.router.types, id)

@@ -11,6 +11,7 @@ const (
 	jobBeat     = 100 * time.Millisecond // between batches of a job that is faster than that
 	jobRest     = 250 * time.Millisecond // while a job waits for what it has handed out
 	jobWaiting  = 1000                   // rows of a job that are handed out and have no outcome, at most
+	jobStuck    = 2 * time.Second        // without an outcome: what was handed out belongs to keys that are stopped, and others go on beside it
 	jobBatch    = 1000                   // rows in one commit, at most
 	jobFirst    = 16                     // rows in the first commit
 	jobSlow     = 50 * time.Millisecond  // a commit that takes longer is too large: others wait for it
@@ -28,6 +29,9 @@ type jobs struct {
 type job struct {
 	eventstore.Job
 	batch    int       // rows that a commit may take now
+	room     int       // rows that may be handed out and have no outcome
+	outcomes int       // as last seen
+	since    time.Time // they are so many
 	next     time.Time // the next commit, not before that
 	reported time.Time
 }
@@ -124,7 +128,7 @@ func (j *jobs) read(ctx context.Context) error {
 			w.Job = o
 			continue
 		}
-		w := &job{Job: o, batch: jobFirst, reported: time.Now()}
+		w := &job{Job: o, batch: jobFirst, room: jobWaiting, since: time.Now(), reported: time.Now()}
 		j.work[o.ID] = w
 		what := "job begins"
 		if o.Handed > 0 {
@@ -148,7 +152,8 @@ func (j *jobs) step(ctx context.Context, w *job) error {
 	if rate == 0 {
 		rate = eventstore.DefaultRate
 	}
-	most := min(w.batch, max(1, int(int64(rate)*int64(jobBeat)/int64(time.Second))), jobWaiting-w.Waiting())
+	w.makeRoom(began)
+	most := min(w.batch, max(1, int(int64(rate)*int64(jobBeat)/int64(time.Second))), w.room-w.Waiting())
 	if most < 1 { // enough is handed out
 		now, err := store.ReadJob(ctx, w.ID)
 		if err != nil {
@@ -182,6 +187,17 @@ func (j *jobs) step(ctx context.Context, w *job) error {
 		j.report("job runs", w)
 	}
 	return nil
+}
+
+// makeRoom lets a job go on that has handed out all it may, to keys that are halted or paused: it would wait for them for ever, and other keys with it.
+func (w *job) makeRoom(now time.Time) {
+	switch outcomes := w.Through + w.Failed; {
+	case outcomes != w.outcomes:
+		w.outcomes, w.since = outcomes, now
+	case w.Waiting() >= w.room && now.Sub(w.since) >= jobStuck:
+		w.room += jobWaiting
+		w.since = now
+	}
 }
 
 // adapt has the next batch be smaller where others had to wait for this one.

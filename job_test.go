@@ -308,3 +308,49 @@ func TestJobHandsOutNoMoreThanABoundedNumber(t *testing.T) {
 		})
 	})
 }
+
+// stuckJob is a store with one job that has handed out all it may to keys that are stopped.
+type stuckJob struct {
+	eventstore.Store
+	steps chan int
+}
+
+func (s *stuckJob) job() eventstore.Job {
+	return eventstore.Job{ID: 1, Kind: eventstore.JobReplay, State: eventstore.JobRunning, Rate: 10_000, Total: 5000, Handed: 1000}
+}
+
+func (s *stuckJob) ListJobs(context.Context, int64, bool, int) ([]eventstore.Job, error) {
+	return []eventstore.Job{s.job()}, nil
+}
+
+func (s *stuckJob) ReadJob(context.Context, int64) (eventstore.Job, error) { return s.job(), nil }
+
+func (s *stuckJob) StepJob(_ context.Context, _ int64, most int) (eventstore.Job, []event.Unit, error) {
+	s.steps <- most
+	j := s.job()
+	j.Handed += most
+	j.State = eventstore.JobDone
+	return j, nil, nil
+}
+
+func TestJobGoesOnBesideKeysThatAreStopped(t *testing.T) {
+	virtual(t, func(t *testing.T, config func() keyhold.Config) {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config()
+			s := &stuckJob{Store: cfg.Store, steps: make(chan int, 100)}
+			cfg.Store = s
+			run(t, cfg, cart)
+			time.Sleep(jobIsStuck / 2)
+			if len(s.steps) > 0 {
+				t.Error("handed out more while what it has handed out may still go on")
+			}
+			time.Sleep(jobIsStuck)
+			if len(s.steps) != 1 {
+				t.Errorf("%d steps beside keys that are stopped", len(s.steps))
+			}
+		})
+	})
+}
+
+// jobIsStuck is a little more than how long a job waits for an outcome of what it has handed out.
+const jobIsStuck = 2500 * time.Millisecond

@@ -2,6 +2,7 @@ package keyhold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,18 +74,26 @@ func (r *resolver) projections(declared []projection.Definition) {
 	}
 }
 
-// checkProjectionNames refuses a handler that has the name of a projection in the store.
-func (a *App) checkProjectionNames(ctx context.Context, p *plan) error {
+// checkProjections refuses what the store knows otherwise, before anything of this program is saved: a handler that has the name of a projection,
+// and projections that cannot be declared so.
+func (a *App) checkProjections(ctx context.Context, in declared, p *plan) error {
 	stored, err := a.cfg.Store.ListProjections(ctx)
 	if err != nil {
 		return err
 	}
+	var faults []error
 	for i := range stored {
 		if slices.Contains(p.names(), stored[i].Name) {
-			return fmt.Errorf("the store knows %q as a projection, and this program as a handler or entity kind: rename it here, or remove the projection first", stored[i].Name)
+			faults = append(faults, fmt.Errorf("the store knows %q as a projection, and this program as a handler or entity kind: rename it here, or remove the projection first", stored[i].Name))
+		}
+		for _, d := range in.projections {
+			if desc := d.Describe(); desc.Name == stored[i].Name {
+				_, err := stored[i].Declare(desc.ProjectionDeclared, time.Now()) // on a copy, to see whether it would go
+				faults = append(faults, err)
+			}
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // projecting makes what runs the projections, and starts nothing.

@@ -45,6 +45,15 @@ type Operations interface {
 	LoadRegistry(ctx context.Context) (Registered, error)
 }
 
+// Untried marks the context of a [Store].Stop: nothing has run since the start, so if the process before it ended without a Stop, that is as true
+// as it was, and the next start is to be told of it.
+func Untried(ctx context.Context) context.Context { return context.WithValue(ctx, untriedKey{}, true) }
+
+// IsUntried reports whether a context, or one that it was derived from, was marked by [Untried].
+func IsUntried(ctx context.Context) bool { return ctx.Value(untriedKey{}) != nil }
+
+type untriedKey struct{}
+
 // StartOptions says how a store is opened.
 type StartOptions struct {
 	Node      string       // name of the process in messages to operators, such as "orders@host"

@@ -211,7 +211,7 @@ func (o *opened) close(ctx context.Context) error {
 		return err
 	}
 	o.closed.Do(func() {
-		o.writer.leave(true)
+		o.writer.leave(!o.writer.unclean || !eventstore.IsUntried(ctx))
 		o.closed.err = errors.Join(o.closeDatabase(), o.owner.release())
 	})
 	return o.closed.err
