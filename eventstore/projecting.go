@@ -172,6 +172,9 @@ func (p *Projection) Act(a *ProjectionAct) (detail string, at event.Position, tu
 		for old := p.In(BuildOld); old != nil; old = p.In(BuildOld) {
 			turn.Gone = append(turn.Gone, p.remove(old.Number))
 		}
+		for _, l := range p.Left {
+			turn.Gone = append(turn.Gone, ProjectionBuild{Number: l.Build, Tables: l.Tables, State: BuildOld})
+		}
 		if len(turn.Gone) == 0 {
 			return refused("it has no old build")
 		}
@@ -216,6 +219,14 @@ func (e ProjectionEvent) String() string {
 		return "Setup"
 	}
 	return fmt.Sprintf("event %s (%s, %s #%d)", e.ID, e.Type, e.Place.Lane, e.Place.Sequence)
+}
+
+// StartAfter tells a projection that is declared for the first time which number its builds go on from: tables that were left of one of that name
+// have theirs.
+func (p *Projection) StartAfter(left []LeftTables) {
+	for _, l := range left {
+		p.Last = max(p.Last, l.Build)
+	}
 }
 
 // Clone gives a copy that can be changed without changing p. What its pointers point to is never changed.

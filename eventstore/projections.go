@@ -37,8 +37,12 @@ type ProjectionBuilds interface {
 	// work, which sees all that it would commit after, and to which nothing can be added while it holds the writer. The events are also
 	// there where another unit of work of the same transaction committed them and nobody else sees them yet.
 	ReadPlaced(ctx context.Context, db SQL, after Position, categories []string, limit int) ([]Placed, error)
-	// DropBuild forgets a build that is [BuildOld], its tables included. One that is not there is no error.
+	// DropBuild forgets a build that is [BuildOld], its tables included. One that is not there is no error. Where the tables cannot be
+	// dropped the build is forgotten nevertheless: they are [Projection].Left, and the error says why.
 	DropBuild(ctx context.Context, name string, number int) error
+	// DropLeft tries again to drop what was left of builds that are gone, also of projections that were removed. The error
+	// says what is left still, and why.
+	DropLeft(ctx context.Context) error
 }
 
 // Placed is an event with its place in the order of all.
@@ -46,6 +50,10 @@ type Placed struct {
 	event.Envelope
 	Position Position
 }
+
+// ErrNotShown is the kind of error of a step that gives readers the tables of another build, where the store cannot do that: a table or an
+// index of the application's has taken a name, say. It is not the doing of the events in the step.
+var ErrNotShown = errors.New("readers cannot be shown the tables of the build")
 
 // ErrProjectionMoved is what a [*ProjectionMovedError] is.
 var ErrProjectionMoved = errors.New("projection moved")
@@ -65,6 +73,15 @@ type Projection struct {
 	Pause              *Pause            // nil when its builds are to go on; the key of its unit is ""
 	Builds             []ProjectionBuild // in order of number
 	Last               int               // highest number that a build ever had
+	Left               []LeftTables      // of builds that are gone, in order of number
+}
+
+// LeftTables are the tables of a build that is gone: they could not be dropped, such as where another table has a foreign key to them. Nothing
+// else fails of that, and it is tried again at each start, and with [ActDropBuild].
+type LeftTables struct {
+	Build  int
+	Tables []string // by the names that readers use
+	Error  string   // why they are still there
 }
 
 // Build gives the build of a number, nil when there is none.

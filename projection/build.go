@@ -208,7 +208,7 @@ func (b *build) load(ctx context.Context) error {
 	for i := range p.Builds {
 		if old := &p.Builds[i]; old.State == eventstore.BuildOld {
 			if err := b.rt.cfg.Store.DropBuild(ctx, b.id.name, old.Number); err != nil {
-				b.rt.cfg.Observer.Trouble(b.name(), "drop the tables of an old build; it is tried again at the next start", err)
+				b.rt.cfg.Observer.Trouble(b.name(), "drop the tables of an old build; they are left, and it is tried again at the next start", err)
 			}
 		}
 	}

@@ -151,6 +151,9 @@ func (r *Runtime) Start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("declare projections: %w", err), r.group.Stop(context.WithoutCancel(ctx)))
 	}
+	if err := r.cfg.Store.DropLeft(ctx); err != nil { // they are in nobody's way
+		r.cfg.Logger.Warn("projections: tables of builds that are gone are left; it is tried again at the next start", "error", err)
+	}
 	r.run(all, r.cfg.Unclean)
 	return nil
 }

@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Partitions", partitions},
 		{"Unit state", unitStates},
 		{"Projections", projections},
-		{"Projections with SQL", projectionSQL},
+		{"Projections with SQL", append(projectionSQL, droppingSQL...)},
 	}
 	for _, name := range only {
 		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {

@@ -358,6 +358,7 @@ var projections = []check{
 		f.purgeAll(base.Add(time.Hour))
 		f.same("events kept", len(f.everything(10)), 0)
 	}},
+	purgeOfVersions,
 	{"everything is there after a crash", func(f *fixture) {
 		f.publish(f.event("order", "a"))
 		f.declare(totals(1))

@@ -107,6 +107,9 @@ func (s *Store) DropBuild(ctx context.Context, name string, number int) error {
 	})
 }
 
+// DropLeft implements [eventstore.ProjectionBuilds]. There are no tables.
+func (s *Store) DropLeft(ctx context.Context) error { return s.read(ctx, func(*data) {}) }
+
 // ActOnProjection implements [eventstore.Projections].
 func (s *Store) ActOnProjection(ctx context.Context, a eventstore.ProjectionAct) (done eventstore.ActRecord, err error) {
 	if err := a.Validate(); err != nil {
@@ -172,7 +175,7 @@ func (d *data) isRead(p *eventstore.Projection, category string) bool {
 	return !d.registry.categories[category].Commands
 }
 
-// unread reports whether a build of a projection has still to be given a record.
+// unread reports whether a build of a projection has still to be given a record, be it by a program of another version that is put back.
 func (d *data) unread(r *record) bool {
 	if r.Void() {
 		return false
@@ -180,7 +183,7 @@ func (d *data) unread(r *record) bool {
 	for _, p := range d.projections {
 		for i := range p.Builds {
 			b := &p.Builds[i]
-			if at, err := parsePosition(b.Position); p.Runs(b) && (err != nil || at < r.position) && d.isRead(&p, r.Category) {
+			if at, err := parsePosition(b.Position); b.State != eventstore.BuildOld && (err != nil || at < r.position) && d.isRead(&p, r.Category) {
 				return true
 			}
 		}

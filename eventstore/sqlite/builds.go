@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -27,10 +28,7 @@ func (s *Store) DeclareProjections(ctx context.Context, declared []eventstore.Pr
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("declare projections: %w", err)
-	}
-	return all, nil
+	return all, err
 }
 
 func (c *connection) declare(d eventstore.ProjectionDeclared) (eventstore.Projection, error) {
@@ -46,18 +44,27 @@ func (c *connection) declare(d eventstore.ProjectionDeclared) (eventstore.Projec
 	if err != nil && !errors.Is(err, eventstore.ErrNotFound) {
 		return p, err
 	}
+	if p.Left, err = loadLeft(noContext, c, d.Name); err != nil {
+		return p, err
+	}
+	p.StartAfter(p.Left)
 	turn, err := p.Declare(d, actTime(time.Time{}))
 	if err != nil {
 		return p, err
 	}
-	if err := c.turn(&p, &turn); err != nil {
+	if _, err := c.turn(&p, &turn); err != nil { // what is left is said by DropLeft
 		return p, err
 	}
-	return p, c.saveProjection(&p)
+	if err := c.saveProjection(&p); err != nil {
+		return p, err
+	}
+	p.Left, err = loadLeft(noContext, c, d.Name)
+	return p, err
 }
 
 // DropBuild implements [eventstore.ProjectionBuilds].
 func (s *Store) DropBuild(ctx context.Context, name string, number int) error {
+	var left error
 	err := s.change(ctx, "drop build", func(c *connection) error {
 		p, err := loadProjection(noContext, c, name)
 		if errors.Is(err, eventstore.ErrNotFound) {
@@ -69,9 +76,10 @@ func (s *Store) DropBuild(ctx context.Context, name string, number int) error {
 		if b == nil || b.State != eventstore.BuildOld {
 			return nil
 		}
-		return c.turn(&p, &eventstore.ProjectionTurn{Gone: []eventstore.ProjectionBuild{*b}})
+		left, err = c.turn(&p, &eventstore.ProjectionTurn{Gone: []eventstore.ProjectionBuild{*b}})
+		return err
 	})
-	if err != nil {
+	if err = errors.Join(err, left); err != nil {
 		return fmt.Errorf("drop build %d of projection %q: %w", number, name, err)
 	}
 	return nil
@@ -107,11 +115,11 @@ func (c *connection) writeStep(s *eventstore.ProjectionStep) error {
 		return err
 	}
 	if s.Setup != nil {
-		if err := c.checkTables(s); err != nil {
+		if err := c.checkTables(&p, s); err != nil {
 			return err
 		}
 	}
-	if err := c.turn(&p, &turn); err != nil {
+	if _, err := c.turn(&p, &turn); err != nil {
 		return err
 	}
 	if turn.Hide != nil {
@@ -121,7 +129,13 @@ func (c *connection) writeStep(s *eventstore.ProjectionStep) error {
 }
 
 // checkTables reports tables of a new build that are not there, or that readers could not see by their plain names.
-func (c *connection) checkTables(s *eventstore.ProjectionStep) error {
+func (c *connection) checkTables(p *eventstore.Projection, s *eventstore.ProjectionStep) error {
+	mine := map[string]bool{}
+	if current := p.In(eventstore.BuildCurrent); current != nil && current.Number != s.Build {
+		for _, name := range current.Tables {
+			mine[strings.ToLower(name)] = true
+		}
+	}
 	for _, name := range s.Setup.Names {
 		own := eventstore.TableOf(name, s.Build)
 		var kind, other string
@@ -129,7 +143,9 @@ func (c *connection) checkTables(s *eventstore.ProjectionStep) error {
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("table %q: Setup asked for its name and did not make %s: make it, or do not ask", name, own)
+			return fmt.Errorf("table %q: Setup asked for its name and did not make %s: make it by the name that ctx.Table gives, or do not ask", name, own)
+		case kind != "table":
+			return fmt.Errorf("table %q: Setup made %s as a %s: only tables can have the names that ctx.Table gives, so make it a table, or fill one from the events", name, own, kind)
 		}
 		switch found, err := c.get(`SELECT b.name FROM keyhold_projection_builds b JOIN json_each(b.tables) t WHERE b.name <> ? AND t.value = ? COLLATE NOCASE LIMIT 1`,
 			[]any{s.Name, name}, &other); {
@@ -138,37 +154,51 @@ func (c *connection) checkTables(s *eventstore.ProjectionStep) error {
 		case found:
 			return fmt.Errorf("table %q: projection %q has it: choose another name", name, other)
 		}
-		switch found, err := c.get(`SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE AND type = 'table'`, []any{name}, &kind); {
+		if mine[strings.ToLower(name)] {
+			continue // it is the view that readers see now
+		}
+		switch found, err := c.get(`SELECT type FROM sqlite_schema WHERE name = ? COLLATE NOCASE`, []any{name}, &kind); {
 		case err != nil:
 			return err
 		case found:
-			return fmt.Errorf("table %q: there is a table of that name, which readers would see instead of the projection's: rename it, or choose another name", name)
+			return fmt.Errorf("table %q: there is a %s of that name, and readers are to see the projection's table by it: rename the %[2]s, or choose another name", name, kind)
 		}
 	}
 	return nil
 }
 
-// turn drops tables, and has readers see others.
-func (c *connection) turn(p *eventstore.Projection, t *eventstore.ProjectionTurn) error {
+// turn has readers see other tables, and drops those of builds that are gone; left tells which could not be dropped.
+func (c *connection) turn(p *eventstore.Projection, t *eventstore.ProjectionTurn) (left, err error) {
 	if t.Hide != nil {
 		if err := c.eachTable(`DROP VIEW IF EXISTS %[1]s`, t.Hide); err != nil {
-			return err
+			return nil, shown(err)
 		}
 	}
 	if t.Show != nil {
 		if err := c.eachTable(`CREATE VIEW %[1]s AS SELECT * FROM %[2]s`, t.Show); err != nil {
-			return err
+			return nil, shown(err)
 		}
 	}
-	for i := range t.Gone {
-		if err := c.eachTable(`DROP TABLE IF EXISTS %[2]s`, &t.Gone[i]); err != nil {
-			return err
+	for i := len(t.Gone) - 1; i >= 0; i-- { // a table of a later build may refer to one of an earlier
+		gone := &t.Gone[i]
+		if _, err := c.exec(`DELETE FROM keyhold_projection_builds WHERE name = ? AND number = ?`, p.Name, gone.Number); err != nil {
+			return nil, err
 		}
-		if _, err := c.exec(`DELETE FROM keyhold_projection_builds WHERE name = ? AND number = ?`, p.Name, t.Gone[i].Number); err != nil {
-			return err
+		why, err := c.drop(p.Name, gone.Number, gone.Tables)
+		if err != nil {
+			return nil, err
 		}
+		left = errors.Join(left, why)
 	}
-	return nil
+	return left, nil
+}
+
+// shown is an error of what readers are to see. The store's own trouble is not made one.
+func shown(err error) error {
+	if errors.Is(trouble(err), eventstore.ErrTrouble) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", eventstore.ErrNotShown, err)
 }
 
 // eachTable runs a statement for each table of a build: %[1]s is its plain name, %[2]s its own. Names are letters, digits and _ alone.
@@ -292,8 +322,8 @@ func (s operations) ProjectionLag(ctx context.Context, after eventstore.Position
 }
 
 // projectionFloor is the lowest position of all builds that are given the events of category n.category: what is above it has still to be
-// given to one.
-const projectionFloor = `coalesce((SELECT min(b.position) FROM keyhold_projections p JOIN keyhold_projection_builds b ON b.name = p.name AND b.version = p.version
+// given to one. Those of other versions than the program's are among them: a program that is put back goes on with its own.
+const projectionFloor = `coalesce((SELECT min(b.position) FROM keyhold_projections p JOIN keyhold_projection_builds b ON b.name = p.name
 	WHERE b.state <> 'old' AND CASE p.categories
 		WHEN '[]' THEN NOT EXISTS (SELECT 1 FROM keyhold_categories c WHERE c.name = n.category AND c.commands)
 		ELSE EXISTS (SELECT 1 FROM json_each(p.categories) j WHERE j.value = n.category) END), 9223372036854775807)`

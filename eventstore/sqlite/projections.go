@@ -77,7 +77,9 @@ func loadProjections(ctx context.Context, q queryer, name string) (all []eventst
 		if err != nil {
 			return nil, err
 		}
-		all[i].Builds, err = loadBuilds(ctx, q, all[i].Name)
+		if all[i].Builds, err = loadBuilds(ctx, q, all[i].Name); err == nil {
+			all[i].Left, err = loadLeft(ctx, q, all[i].Name)
+		}
 	}
 	return all, err
 }
@@ -231,8 +233,12 @@ func (s operations) ActOnProjection(ctx context.Context, a eventstore.Projection
 		if err != nil {
 			return err
 		}
-		if err := c.turn(&p, &turn); err != nil {
+		left, err := c.turn(&p, &turn)
+		if err != nil {
 			return err
+		}
+		if left != nil {
+			detail += fmt.Sprintf("; tables are left, and it is tried again to drop them at the next start: %v", left)
 		}
 		if a.Kind == eventstore.ActRemove {
 			_, err = c.exec(`DELETE FROM keyhold_projections WHERE name = ?`, p.Name)

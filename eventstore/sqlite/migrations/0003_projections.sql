@@ -12,6 +12,15 @@ CREATE TABLE keyhold_projections (
   pause_since  INTEGER
 ) STRICT, WITHOUT ROWID;
 
+-- Tables of builds that are gone, which could not be dropped: tried again at each start.
+CREATE TABLE keyhold_projection_left (
+  name   TEXT    NOT NULL, -- of the projection, which may be gone, too
+  number INTEGER NOT NULL, -- of the build
+  tables TEXT    NOT NULL, -- JSON array of plain names
+  error  TEXT    NOT NULL, -- why
+  PRIMARY KEY (name, number)
+) STRICT, WITHOUT ROWID;
+
 -- One row for each build. Its tables are called as readers call them with __ and its number behind; the plain names are views of
 -- those of the current build. Times that are 0 are not known, or never were.
 CREATE TABLE keyhold_projection_builds (
