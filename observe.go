@@ -105,7 +105,11 @@ func (a *App) observeAsides(o *actors.Observer) {
 		}
 	}
 	o.Suspected = func(u event.Unit, e *event.Envelope, suspicions int, alone bool) {
-		log.Warn("the process may have died of this event: it is tried with care", "unit", u, "lane", e.Ref(), "sequence", e.Sequence,
+		level := slog.LevelDebug // after a crash this goes for the next event of every key that has something to do: most are innocent
+		if suspicions > 1 {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "the process may have died of this event: it is tried with care", "unit", u, "lane", e.Ref(), "sequence", e.Sequence,
 			"event", e.ID, "type", e.Type, "suspicions", suspicions, "alone", alone, "try", why(u, e.Category))
 		if next.Suspected != nil {
 			next.Suspected(u, e, suspicions, alone)
