@@ -245,6 +245,12 @@ func (n *node) step(a *actor, in partitions.Input) {
 	if n.actors[a.unit.number] != a {
 		return
 	}
+	switch in := in.(type) { // what arrives in the store when nobody waits for it any more leaves the doubt
+	case partitions.WriteTriedDone:
+		a.doubt = in.Outcome != partitions.OK
+	case partitions.SuspectAsideDone:
+		a.doubt = in.Outcome != partitions.OK
+	}
 	told := n.w.trace != nil // or much would be made to be told to nobody
 	if told {
 		n.w.tell("%s: %s: %T%+v", n.name, a.unit.id, in, in)

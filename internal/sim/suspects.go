@@ -53,7 +53,6 @@ func (n *node) writeTried(a *actor, e *partitions.WriteTried) {
 		}
 	}
 	n.commit(a, work{gen: e.Generation, tried: &row}, func(o partitions.Outcome) partitions.Input {
-		a.doubt = o != partitions.OK
 		return partitions.WriteTriedDone{Outcome: o}
 	})
 }
@@ -72,7 +71,6 @@ func (n *node) suspectAside(a *actor, e *partitions.SuspectAside) {
 		}
 	}
 	n.commit(a, work{gen: e.Generation, aside: &of, suspicions: &suspicions}, func(o partitions.Outcome) partitions.Input {
-		a.doubt = o != partitions.OK
 		return partitions.SuspectAsideDone{Outcome: o}
 	})
 }
