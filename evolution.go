@@ -2,6 +2,7 @@ package keyhold
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -61,15 +62,14 @@ func (r *registrar) meet(t eventstore.Type, read bool, before map[string]eventst
 	_, err := r.types.TypeOf(t.Name, t.Version)
 	newer := errors.Is(err, codec.ErrNewer)
 	var stuck []string
-	for _, d := range r.plan.descriptions {
-		m := r.meeting(d, t, before[d.Name].Types)
+	for _, m := range r.meetings(t, before) {
 		switch {
-		case !m.meets || newer:
+		case newer:
 		case read && !m.folds: // it may have passed them all, or begin after them
 			r.warnf("type %q version %d: %s has no case for it, though it is registered for type %[1]q, and the store may have some in category %[4]q: "+
-				"it gets no further where it meets one; keep a case for it, or add a keyhold.Upcast to the version that it handles", t.Name, t.Version, of(d), t.Category)
+				"it gets no further where it meets one; keep a case for it, or add a keyhold.Upcast to the version that it handles", t.Name, t.Version, m.who, t.Category)
 		default:
-			stuck = append(stuck, of(d))
+			stuck = append(stuck, m.who)
 		}
 	}
 	switch {
@@ -78,7 +78,7 @@ func (r *registrar) meet(t eventstore.Type, read bool, before map[string]eventst
 			"add a keyhold.Upcast from its Go type, or keyhold.UpcastJSON(%[1]q, %[2]d, ...), or keep its Go type and a case for it",
 			t.Name, t.Version, t.Category, strings.Join(stuck, " and "))
 	case newer && !read:
-		r.warnf("type %q version %d: this program handles it nowhere, and the store may have some in category %q: an entity or a handler that meets one "+
+		r.warnf("type %q version %d: this program handles it nowhere, and the store may have some in category %q: an entity, a handler or a projection that meets one "+
 			"waits for a newer program; if this is the newest, keep the Go type and its cases, or add an upcaster", t.Name, t.Version, t.Category)
 	case !read:
 		r.warnf("type %q version %d: this program handles it nowhere, and the store may have some in category %q: nothing registered here meets them, "+
@@ -86,36 +86,64 @@ func (r *registrar) meet(t eventstore.Type, read bool, before map[string]eventst
 	}
 }
 
-// meeting is how a behavior stands to a stored version.
+// meeting is a behavior that would be given events of a stored version, and has no case for them.
 type meeting struct {
-	meets bool // it would be given some, and has no case
-	folds bool // by an entity, of its own events: there is no way around them
+	who   string
+	folds bool // it is an entity, and they are its own: there is no way around them
 }
 
+func (r *registrar) meetings(t eventstore.Type, before map[string]eventstore.Handler) (all []meeting) {
+	for _, d := range r.plan.descriptions {
+		if m := r.meeting(d, t, before[d.Name].Types); m.who != "" {
+			all = append(all, m)
+		}
+	}
+	for _, d := range r.plan.projections {
+		reads := slices.Contains(d.Categories, t.Category) || len(d.Categories) == 0 && !strings.HasSuffix(t.Category, event.CommandsSuffix)
+		if names, versions := r.handled(d.Types); reads && names[t.Name] && !versions[codec.Version{Name: t.Name, Version: t.Version}] {
+			all = append(all, meeting{who: fmt.Sprintf("projection %q", d.Name)})
+		}
+	}
+	return all
+}
+
+// meeting has no who where there is none.
 func (r *registrar) meeting(d actors.Description, t eventstore.Type, listed []string) meeting {
-	names, versions := map[string]bool{}, map[codec.Version]bool{}
 	entity := d.Kind == eventstore.EntityKind
 	own := entity && t.Category == d.Name
 	if !own && !slices.Contains(d.Categories, t.Category) {
 		return meeting{}
 	}
+	var cases []reflect.Type
 	for _, use := range d.Types {
-		if entity && own != (use.Use == actors.UseEvent) {
-			continue
+		if !entity || own == (use.Use == actors.UseEvent) {
+			cases = append(cases, use.Type)
 		}
-		name, version, err := r.types.NameOf(use.Type)
+	}
+	names, versions := r.handled(cases)
+	switch {
+	case versions[codec.Version{Name: t.Name, Version: t.Version}]:
+	case own && (names[t.Name] || !r.published(t)):
+		return meeting{who: of(d), folds: true}
+	case !own && (names[t.Name] || slices.Contains(listed, t.Name)):
+		return meeting{who: of(d)}
+	}
+	return meeting{}
+}
+
+// handled gives the wire names and the versions that cases are given: of their types, and of what upcasters bring them.
+func (r *registrar) handled(cases []reflect.Type) (names map[string]bool, versions map[codec.Version]bool) {
+	names, versions = map[string]bool{}, map[codec.Version]bool{}
+	for _, c := range cases {
+		name, version, err := r.types.NameOf(c)
 		if err != nil {
 			continue
 		}
-		for _, v := range append([]codec.Version{{Name: name, Version: version}}, r.types.Older(use.Type)...) {
+		for _, v := range append([]codec.Version{{Name: name, Version: version}}, r.types.Older(c)...) {
 			names[v.Name], versions[v] = true, true
 		}
 	}
-	handled := versions[codec.Version{Name: t.Name, Version: t.Version}]
-	if own {
-		return meeting{meets: !handled && (names[t.Name] || !r.published(t)), folds: true}
-	}
-	return meeting{meets: !handled && (names[t.Name] || slices.Contains(listed, t.Name))}
+	return names, versions
 }
 
 // published reports whether a type is one of those that are published into its category beside what the entity emits.

@@ -12,6 +12,7 @@ import (
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/projection"
 )
 
 // The program under test knows version 3 of order.placed, and reads what it is told to of the versions before.
@@ -53,6 +54,12 @@ func TestStoredVersionsThatNobodyReadsAreRefusedWhereSomebodyMeetsThem(t *testin
 	}
 	one := codec.Of[placed1]("order.placed", 1)
 	two := codec.Of[placed2]("order.placed", 2)
+	noting := func(categories ...string) Projection[*book] {
+		return Projection[*book]{Name: "noting", Categories: categories, New: func() *book { return nil },
+			On: ProjectionCases[*book]{Project(func(*book, ProjectionContext, noted) error { return nil })}}
+	}
+	placing := Projection[*book]{Name: "placing", New: func() *book { return nil },
+		On: ProjectionCases[*book]{Project(func(*book, ProjectionContext, placed) error { return nil })}}
 	bothFolded := with(order("order"), func(e *Entity[int]) {
 		e.Fold = append(e.Fold, OnEvent(func(s int, _ placed1) int { return s }), OnEvent(func(s int, _ placed2) int { return s }))
 	})
@@ -80,7 +87,7 @@ func TestStoredVersionsThatNobodyReadsAreRefusedWhereSomebodyMeetsThem(t *testin
 		},
 		"a version to come": { // the program was put back: it must start, and wait where it meets one
 			in: declared{behaviors: []actors.Definition{orders, reader}}, stored: stored("order", "order.placed", 4),
-			warn: []string{`type "order.placed" version 4: this program handles it nowhere, and the store may have some in category "order": an entity or a handler that meets one waits for a newer program`},
+			warn: []string{`type "order.placed" version 4: this program handles it nowhere, and the store may have some in category "order": an entity, a handler or a projection that meets one waits for a newer program`},
 		},
 		"a type to come, or one that is gone": {
 			in: declared{behaviors: []actors.Definition{orders, reader}}, stored: stored("order", "order.returned", 1), lists: []string{"order.returned"},
@@ -104,6 +111,38 @@ func TestStoredVersionsThatNobodyReadsAreRefusedWhereSomebodyMeetsThem(t *testin
 		"an old version of what is published beside the entity's events": { // no entity folds it, and no handler cares
 			in: declared{behaviors: []actors.Definition{orders, reader}, categories: []Category{notes}}, stored: stored("order", "order.noted", 1),
 			warn: []string{`type "order.noted" version 1: this program handles it nowhere, and the store may have some in category "order": nothing registered here meets them`},
+		},
+		"an old version that only a projection meets": {
+			in:     declared{behaviors: []actors.Definition{orders, reader}, projections: []projection.Definition{noting("order")}, categories: []Category{notes}},
+			stored: stored("order", "order.noted", 1),
+			err: []string{`type "order.noted" version 1: the store may have some in category "order", and this program has no use for them, which projection "noting" would meet: ` +
+				`add a keyhold.Upcast from its Go type, or keyhold.UpcastJSON("order.noted", 1, ...)`},
+		},
+		"an old version that only a projection of everything meets": {
+			in:     declared{behaviors: []actors.Definition{orders}, projections: []projection.Definition{noting()}, categories: []Category{notes}},
+			stored: stored("order", "order.noted", 1),
+			err:    []string{`type "order.noted" version 1: the store may have some in category "order", and this program has no use for them, which projection "noting" would meet`},
+		},
+		"a version that a projection has, and an old one that an upcaster makes into it": {
+			types:  []codec.Declaration{codec.UpcastJSONOf("order.noted", 1, func(map[string]any) error { return nil })},
+			in:     declared{behaviors: []actors.Definition{orders}, projections: []projection.Definition{noting()}, categories: []Category{notes}},
+			stored: stored("order", "order.noted", 1, 2),
+		},
+		"an old version in a category that the projection does not read": {
+			in:     declared{behaviors: []actors.Definition{orders}, projections: []projection.Definition{noting("order")}, categories: []Category{notes}},
+			stored: stored("price", "order.noted", 1),
+			err:    []string{`type "order.noted": its events are in category "price"`},
+			warn:   []string{`type "order.noted" version 1: this program handles it nowhere, and the store may have some in category "price": nothing registered here meets them`},
+		},
+		"a projection has no case for a version that its entity folds": {
+			types: []codec.Declaration{one, two}, stored: stored("order", "order.placed", 1),
+			in:   declared{behaviors: []actors.Definition{bothFolded}, projections: []projection.Definition{placing}},
+			warn: []string{`type "order.placed" version 1: projection "placing" has no case for it`},
+		},
+		"a version to come, of what a projection has": {
+			in:     declared{behaviors: []actors.Definition{orders}, projections: []projection.Definition{noting()}, categories: []Category{notes}},
+			stored: stored("order", "order.noted", 3),
+			warn:   []string{`type "order.noted" version 3: this program handles it nowhere, and the store may have some in category "order": an entity, a handler or a projection that meets one waits`},
 		},
 		"an old version of a command": {
 			in: declared{behaviors: []actors.Definition{orders}}, stored: stored("order.commands", "order.place", 1),

@@ -42,6 +42,7 @@ func (r *resolver) projections(declared []projection.Definition) {
 	for _, d := range declared {
 		r.faults = append(r.faults, d.Faults()...)
 		desc := d.Describe()
+		r.plan.projections = append(r.plan.projections, desc)
 		who := fmt.Sprintf("projection %q", desc.Name)
 		if kind, ok := taken[desc.Name]; ok && desc.Name != "" {
 			r.addf("%s: the name is taken by the %s of that name: handlers, entity kinds and projections share one name space, rename one", who, kind)

@@ -47,6 +47,7 @@ type plan struct {
 	commands      map[string]map[reflect.Type]bool // by entity kind
 	subscriptions []transport.Subscription
 	descriptions  []actors.Description
+	projections   []projection.Description
 }
 
 // resolve works out the categories, their keys and their types, and collects everything that is wrong. It does no I/O.
