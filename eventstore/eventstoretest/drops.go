@@ -41,12 +41,12 @@ func related(build int) []string {
 	for _, s := range []string{
 		`CREATE TABLE customers%s (id INTEGER PRIMARY KEY, referrer INTEGER REFERENCES customers%s)`,
 		`CREATE TABLE invoices%s (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers%s ON DELETE RESTRICT)`,
-		`CREATE TABLE addresses%s (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers%s ON DELETE SET NULL)`,
+		`CREATE TABLE visits%s (id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers%s ON DELETE SET NULL)`,
 		`CREATE TABLE ring_a%s (id INTEGER PRIMARY KEY, b INTEGER NOT NULL REFERENCES ring_b%s ON DELETE RESTRICT DEFERRABLE INITIALLY DEFERRED)`,
 		`CREATE TABLE ring_b%s (id INTEGER PRIMARY KEY, a INTEGER NOT NULL REFERENCES ring_a%s)`,
 		`INSERT INTO customers%s VALUES (1, 1), (2, 1)`,
 		`INSERT INTO invoices%s VALUES (1, 1), (2, 2)`,
-		`INSERT INTO addresses%s VALUES (1, 2)`,
+		`INSERT INTO visits%s VALUES (1, 2)`,
 		`INSERT INTO ring_a%s VALUES (1, 1)`,
 		`INSERT INTO ring_b%s VALUES (1, 1)`,
 	} {
@@ -55,7 +55,7 @@ func related(build int) []string {
 	return all
 }
 
-var relatedNames = []string{"addresses", "customers", "invoices", "ring_a", "ring_b"}
+var relatedNames = []string{"customers", "invoices", "ring_a", "ring_b", "visits"}
 
 // droppingSQL are the checks of what becomes of the tables of builds that are gone.
 var droppingSQL = []check{
