@@ -126,6 +126,27 @@ func (d *Desk) owner(ctx context.Context) (*Owner, error) {
 	return ownerOf(o.Owner), nil
 }
 
+// runner is what runs handlers: who has the store open, and which handlers the program lacks that started last.
+type runner struct {
+	owner *Owner
+	lacks map[string]bool
+}
+
+func (d *Desk) runner(ctx context.Context) (runner, error) {
+	o, err := d.store.Overview(ctx)
+	if err != nil {
+		return runner{}, err
+	}
+	by := runner{owner: ownerOf(o.Owner), lacks: map[string]bool{}}
+	if d.opts.Live != nil {
+		by.owner = &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}
+	}
+	for i := range o.Handlers {
+		by.lacks[o.Handlers[i].Name] = !o.Handlers[i].Running
+	}
+	return by, nil
+}
+
 func ownerOf(o *eventstore.Owner) *Owner {
 	if o == nil {
 		return nil

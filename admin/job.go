@@ -59,7 +59,7 @@ type Job struct {
 	Began   time.Time           `json:"began"`
 	Changed time.Time           `json:"changed"`
 	Words   string              `json:"words"` // "replay of shipping: running, 40 of 120 through, 2 failed, 3 in hand, about 1 s left"
-	Live    string              `json:"live"`  // who does it: "this process", "process 4711 (orders@host)", "nobody has the store open: it goes on when a program starts"; "" when it is over
+	Live    string              `json:"live"`  // who does it: "this process", "process 4711 (orders@host)", "nobody has the store open: it goes on when a program starts"; of one that is paused, when it is resumed; "" when it is over
 }
 
 // JobQuery selects jobs.
@@ -238,8 +238,13 @@ func (d *Desk) jobOf(j eventstore.Job, owner *Owner) Job {
 		v.Live = "this process"
 	case owner != nil:
 		v.Live = owner.String()
+	case j.State == eventstore.JobPaused:
+		v.Live = nobody + ": it goes on when it is resumed, and a program has started"
 	default:
 		v.Live = nobody + ": it goes on when a program starts"
+	}
+	if j.State == eventstore.JobPaused && (owner != nil || d.opts.Live != nil) {
+		v.Live += ", once it is resumed"
 	}
 	return v
 }

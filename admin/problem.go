@@ -16,9 +16,9 @@ type ProblemKind string
 
 // The kinds of problems, the worst first. Notes are listed behind them, and do not make a store degraded.
 const (
-	ProblemNobody  ProblemKind = "nobody"  // nobody has the store open, and there is work
 	ProblemHalted  ProblemKind = "halted"  // units of a handler wait for a person
 	ProblemParking ProblemKind = "parking" // units of a handler set events aside
+	ProblemNobody  ProblemKind = "nobody"  // nobody has the store open, and there is work that a program would do
 	ProblemStalled ProblemKind = "stalled" // a handler has work, nothing known is in the way, and nothing was passed for a minute
 	ProblemTrying  ProblemKind = "trying"  // units of a handler whose next event failed, and is tried again; a note in the first minute
 	ProblemPaused  ProblemKind = "paused"  // a handler, or units of it, were paused by a person
@@ -37,6 +37,7 @@ type Problem struct {
 	Note    bool        `json:"note,omitempty"`    // it does not make the store degraded
 	Words   string      `json:"words"`             // "2 keys of shipping are halted, the oldest for 4 m"
 	Command string      `json:"command,omitempty"` // that shows more: "keyhold partitions ls --handler shipping --status halted"
+	Steps   []Step      `json:"steps,omitempty"`   // what may be done, where Words cannot say it
 }
 
 // patience is how long something may take before it is a problem.
@@ -44,11 +45,14 @@ const patience = time.Minute
 
 // gravity orders problems, the worst first.
 var gravity = []ProblemKind{
-	ProblemNobody, ProblemHalted, ProblemParking, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
+	ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
 }
 
 func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
-	found := d.problemsOfStore(s)
+	found, err := d.problemsOfStore(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	for i := range s.Handlers {
 		of, err := d.problemsOf(ctx, &s.Handlers[i], s.Owner != nil)
 		if err != nil {
@@ -73,14 +77,20 @@ func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
 	return found, nil
 }
 
-func (d *Desk) problemsOfStore(s *Status) []Problem {
+func (d *Desk) problemsOfStore(ctx context.Context, s *Status) ([]Problem, error) {
 	found := []Problem{}
 	var lag uint64
-	for i := range s.Handlers {
-		lag += s.Handlers[i].Lag
+	if s.Owner == nil {
+		for i := range s.Handlers {
+			n, err := d.waitsForAProgram(ctx, &s.Handlers[i])
+			if err != nil {
+				return nil, err
+			}
+			lag += n
+		}
 	}
 	switch {
-	case s.Owner == nil && lag > 0:
+	case lag > 0:
 		found = append(found, Problem{
 			Kind: ProblemNobody, Count: int(lag),
 			Words: fmt.Sprintf("%s, and %s to be applied: start the application", nobody, ofMany(lag, "event is", "events are")),
@@ -92,7 +102,32 @@ func (d *Desk) problemsOfStore(s *Status) []Problem {
 		found = append(found, Problem{Kind: ProblemUnclean, Note: true, Words: "the last program that had the store open did not stop by itself: " +
 			"what it was applying then is tried with care at the next start"})
 	}
-	return found
+	return found, nil
+}
+
+// waitsForAProgram gives how many events a handler applies once a program starts: those of stopped units it does not, nor any where it is
+// paused as a whole or the last program did not have it.
+func (d *Desk) waitsForAProgram(ctx context.Context, h *Handler) (uint64, error) {
+	if h.Pause != nil || !h.Running {
+		return 0, nil
+	}
+	lag := h.Lag
+	for _, c := range []struct {
+		status eventstore.Status
+		n      int
+	}{{eventstore.StatusHalted, h.Halted}, {eventstore.StatusParking, h.Parking}, {eventstore.StatusPaused, h.Paused}} {
+		if c.n == 0 {
+			continue
+		}
+		all, err := d.store.ListPartitions(ctx, eventstore.PartitionQuery{Name: h.Name, Status: c.status, Limit: MaxLimit})
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range all {
+			lag -= min(lag, uint64(p.Tail-min(p.Tail, p.Checkpoint)))
+		}
+	}
+	return lag, nil
 }
 
 // problemsOf gives what is wrong with one handler.
@@ -130,7 +165,7 @@ func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Proble
 		p.Note = c.kind == ProblemTrying && (oldest.IsZero() || d.opts.Now().Sub(oldest) < patience)
 		found = append(found, p)
 	}
-	found = append(found, d.problemsOfWhole(h, owned)...)
+	found = append(found, d.problemsOfWhole(h)...)
 	if len(found) == 0 && owned && h.Lag > 0 && d.opts.Now().Sub(h.Moved) > patience {
 		stalled, err := d.stalled(ctx, h)
 		if err != nil {
@@ -143,7 +178,7 @@ func (d *Desk) problemsOf(ctx context.Context, h *Handler, owned bool) ([]Proble
 }
 
 // problemsOfWhole gives what concerns all units of a handler.
-func (d *Desk) problemsOfWhole(h *Handler, owned bool) []Problem {
+func (d *Desk) problemsOfWhole(h *Handler) []Problem {
 	var found []Problem
 	if p := h.Pause; p != nil {
 		found = append(found, Problem{
@@ -151,10 +186,10 @@ func (d *Desk) problemsOfWhole(h *Handler, owned bool) []Problem {
 			Words: fmt.Sprintf("%s is paused for %s %s; %d behind", h.Name, d.since(p.Since), by(p.Actor, p.Reason), h.Lag),
 		})
 	}
-	if owned && !h.Running && h.Lag > 0 {
+	if !h.Running && h.Lag > 0 {
 		found = append(found, Problem{
-			Kind: ProblemAbsent, Handler: h.Name, Count: int(h.Lag), Command: d.command("handlers ls", nil),
-			Words: fmt.Sprintf("the program that started last does not have %s, which is %d behind: start one that has, or remove it", h.Name, h.Lag),
+			Kind: ProblemAbsent, Handler: h.Name, Count: int(h.Lag), Command: d.command("handlers ls", nil), Steps: d.absentSteps(h.Name, h.Kind),
+			Words: fmt.Sprintf("the program that started last does not have %s, which is %d behind and keeps those events from being deleted", h.Name, h.Lag),
 		})
 	}
 	return found

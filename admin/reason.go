@@ -53,13 +53,44 @@ func (d *Desk) reasons(v *Unit) []string {
 	if v.Activity != nil && v.Activity.State == stateWaiting {
 		add("waits for a newer program%s: the one that runs does not know the type of the next event%s", d.ofActivity(v.Activity), nextType(v))
 	}
-	if len(all) == 0 || v.Owner == nil && v.Lag > 0 {
+	if v.Absent {
+		add("no program that was started last has %s: %s", v.Handler, absentWords(v.Lag))
+		return all
+	}
+	stopped := stopOf(v)
+	switch {
+	case len(all) == 0:
+		all = append(all, d.progress(v))
+	case v.Owner == nil && stopped != "":
+		add("%s, and a program that starts %s: what is done about it now is taken up then", nobody, stopped)
+	case v.Owner == nil && v.Lag > 0:
 		all = append(all, d.progress(v))
 	}
 	if v.Dead > 0 {
 		add("%s kept of it", ofMany(v.Dead, "dead letter is", "dead letters are"))
 	}
 	return all
+}
+
+// absentWords says what becomes of the events of a handler that the program lacks.
+func absentWords(lag uint64) string {
+	if lag == 0 {
+		return "what comes is kept for it, and not applied"
+	}
+	return ofMany(lag, "event is", "events are") + " kept for it, and not applied"
+}
+
+// stopOf says what the start of a program does not change for a unit that waits for a person; "" for one that does not.
+func stopOf(v *Unit) string {
+	switch {
+	case v.Halt != nil:
+		return "does not lift the halt"
+	case v.Pause != nil || v.HandlerPause != nil:
+		return "does not end the pause"
+	case v.Parking != nil && !v.Parking.First.Due:
+		return "does not apply what is set aside"
+	}
+	return ""
 }
 
 // nextType names the type of the next event, where only one can be meant.
@@ -192,11 +223,23 @@ func (d *Desk) steps(v *Unit) []Step {
 	if v.State == stateWaiting {
 		add("start the program that knows the type", "")
 	}
-	if v.Owner == nil && (v.Lag > 0 || v.Parking != nil) {
+	if v.Absent {
+		all = append(all, d.absentSteps(v.Handler, v.Kind)...)
+	} else if v.Owner == nil && (v.Lag > 0 || v.Parking != nil) && stopOf(v) == "" {
 		add("start the application", "")
 	}
 	if v.Dead > 0 {
 		add("list the dead letters of it", d.cmdDead("ls", v.Handler, v.Key))
 	}
 	return all
+}
+
+// absentSteps says what a person may do about a handler that the program lacks.
+func (d *Desk) absentSteps(name, kind string) []Step {
+	steps := []Step{{Words: "start a program that has it"}}
+	if kind != string(eventstore.EntityKind) { // streams carry the name
+		steps = append(steps, Step{Words: "where the program has it under another name, give all that is kept under this one to NEW, before it starts",
+			Command: d.command("handlers rename", reasonFlag, name, "NEW")})
+	}
+	return append(steps, Step{Words: "where it is gone for good, forget it", Command: d.command("handlers rm", reasonFlag, name)})
 }

@@ -18,7 +18,8 @@ type Unit struct {
 	State        string     `json:"state"` // "halted", "paused", "parking", "trying", "waiting" (for a newer program), "behind", "done"
 	Words        string     `json:"words"` // why, in one line
 	Generation   uint64     `json:"generation"`
-	Owner        *Owner     `json:"owner,omitempty"` // nil when nobody has the store open
+	Owner        *Owner     `json:"owner,omitempty"`  // nil when nobody has the store open
+	Absent       bool       `json:"absent,omitempty"` // the program that started last does not have the handler
 	Halt         *Halt      `json:"halt,omitempty"`
 	Pause        *Pause     `json:"pause,omitempty"`
 	HandlerPause *Pause     `json:"handler_pause,omitempty"`
@@ -82,7 +83,7 @@ func (d *Desk) Unit(ctx context.Context, u event.Unit, opts ShowOptions) (Unit, 
 	if err != nil {
 		return Unit{}, err
 	}
-	owner, err := d.owner(ctx)
+	by, err := d.runner(ctx)
 	if err != nil {
 		return Unit{}, err
 	}
@@ -90,7 +91,7 @@ func (d *Desk) Unit(ctx context.Context, u event.Unit, opts ShowOptions) (Unit, 
 	if err != nil {
 		return Unit{}, err
 	}
-	v, err := d.show(ctx, s, owner, view, opts.Waiting)
+	v, err := d.show(ctx, s, by, view, opts.Waiting)
 	if err == nil && v.Activity == nil {
 		err = d.known(ctx, s)
 	}
@@ -128,9 +129,9 @@ func (d *Desk) unitState(ctx context.Context, u event.Unit) (eventstore.UnitStat
 }
 
 // show makes a view of a unit, with what it is doing here and the next few events.
-func (d *Desk) show(ctx context.Context, s eventstore.UnitState, owner *Owner, view *viewer, waiting int) (Unit, error) {
+func (d *Desk) show(ctx context.Context, s eventstore.UnitState, by runner, view *viewer, waiting int) (Unit, error) {
 	v := unitOf(s)
-	v.Owner = owner
+	v.Owner, v.Absent = by.owner, by.lacks[s.Unit.Name]
 	if live := d.opts.Live; live != nil && live.Inspect != nil {
 		activity, err := live.Inspect(ctx, s.Unit)
 		if err != nil {

@@ -67,7 +67,7 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	owner, err := d.owner(ctx)
+	by, err := d.runner(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -75,13 +75,13 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	x := Explanation{At: d.opts.Now().UTC(), Category: q.Category, Key: q.Key, OwnerWords: ownerWords(owner), Units: []WhyUnit{}}
+	x := Explanation{At: d.opts.Now().UTC(), Category: q.Category, Key: q.Key, OwnerWords: ownerWords(by.owner), Units: []WhyUnit{}}
 	for _, name := range names {
 		s, err := d.unitState(ctx, event.Unit{Name: name, Key: q.Key})
 		if err != nil {
 			return Explanation{}, err
 		}
-		u, err := d.show(ctx, s, owner, view, 0)
+		u, err := d.show(ctx, s, by, view, 0)
 		if err != nil {
 			return Explanation{}, err
 		}
@@ -151,6 +151,9 @@ func concerned(r eventstore.Registered, q *WhyQuery) (names []string, err error)
 // urgency orders units, those that need a person first.
 func urgency(u *Unit) int {
 	order := []string{"halted", "parking", "paused", stateWaiting, "trying", "behind"}
+	if u.Absent && u.State == "behind" {
+		return slices.Index(order, stateWaiting)
+	}
 	if i := slices.Index(order, u.State); i >= 0 {
 		return i
 	}

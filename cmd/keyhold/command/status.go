@@ -74,9 +74,10 @@ func (v statusView) draw(p *page) {
 			mark = p.colours.dye(faint, "- ")
 		}
 		p.line(mark + clean(problem.Words))
-		if problem.Command != "" {
+		if problem.Command != "" && len(problem.Steps) == 0 {
 			p.hint("    " + clean(problem.Command))
 		}
+		drawSteps(p, problem.Steps)
 	}
 	if v.OpenJobs > 0 {
 		p.blank()

@@ -53,13 +53,17 @@ func (v whyView) draw(p *page) {
 		if len(u.Next) > 0 {
 			p.line("  What to do:")
 		}
-		for _, step := range u.Next {
-			if step.Command == "" {
-				p.line("    " + clean(step.Words))
-				continue
-			}
-			p.line("    " + clean(step.Command))
-			p.hint("        " + clean(step.Words))
+		drawSteps(p, u.Next)
+	}
+}
+
+func drawSteps(p *page, all []admin.Step) {
+	for _, step := range all {
+		if step.Command == "" {
+			p.line("    " + clean(step.Words))
+			continue
 		}
+		p.line("    " + clean(step.Command))
+		p.hint("        " + clean(step.Words))
 	}
 }
