@@ -145,12 +145,27 @@ func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.A
 			p.Expect = now.Expect
 		}
 		if p.Expect == nil {
-			return Preview{}, none, &MovedError{Act: p.Act, Why: notStopped, Now: &now, err: ErrNotHalted}
+			return Preview{}, none, &MovedError{Act: p.Act, Why: notStopped, Now: &now, Hint: d.instead(r.Kind, &now), err: ErrNotHalted}
 		}
 		act.Seen, act.Since = p.Expect.position(), p.Expect.Since
 	}
 	p.Words, p.Warnings = d.forUnit(r.Kind, &now)
 	return p, act, nil
+}
+
+// instead names the act that sets a unit going, where another was tried that does not.
+func (d *Desk) instead(k eventstore.ActKind, u *Unit) string {
+	switch {
+	case k == eventstore.ActResume && u.Halt != nil:
+		return "It is halted; to try its event again: " + d.cmdUnit("retry", u)
+	case k == eventstore.ActResume && u.Parking != nil:
+		return "It has parked events; to apply them: " + d.cmdUnit("retry", u)
+	case needsStop(k) && u.Pause != nil:
+		return "It is paused; to have it go on: " + d.cmdUnit("resume", u)
+	case (needsStop(k) || k == eventstore.ActResume) && u.HandlerPause != nil:
+		return "The whole of " + u.Handler + " is paused; to have it go on: " + d.cmdHandler("resume", u.Handler)
+	}
+	return ""
 }
 
 // needsStop reports whether an act is about the event at which a unit is stopped.
@@ -320,7 +335,7 @@ func (d *Desk) refused(ctx context.Context, what string, act eventstore.Act, err
 		now.Owner, _ = d.owner(ctx) // for words alone
 		now.State = stateOf(&now)
 		now.Words = d.reasons(&now)[0]
-		return &MovedError{Act: what, Why: moved.Why, Now: &now, err: err}
+		return &MovedError{Act: what, Why: moved.Why, Now: &now, Hint: d.instead(act.Kind, &now), err: err}
 	case errors.Is(err, eventstore.ErrNotFound):
 		if named := d.checkNames(ctx, act.Unit.Name, ""); named != nil {
 			return named

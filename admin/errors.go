@@ -49,6 +49,8 @@ type MovedError struct {
 	Why string `json:"why"` // in words: "it is halted at order:client-17 #6"
 	Now *Unit  `json:"now,omitempty"`
 	Job *Job   `json:"job,omitempty"` // instead, for what is done to a job
+	// Hint is the act that the present state asks for, where another was tried: "it is halted: keyhold partitions retry shipping client-17".
+	Hint string `json:"hint,omitempty"`
 
 	err error
 }

@@ -16,9 +16,9 @@ func (r *run) explain(err error) error {
 		return err
 	}
 	if moved, ok := errors.AsType[*admin.MovedError](err); ok {
-		f := &fault{code: ExitMoved, err: err, detail: r.moved(moved)}
+		f := &fault{code: ExitMoved, err: err, detail: r.moved(moved), advice: moved.Hint}
 		if f.detail != "" {
-			f.advice = "This is how it stands now:"
+			f.advice = prefix(suffix(moved.Hint, "\n"), "This is how it stands now:")
 		}
 		return f
 	}
