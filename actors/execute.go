@@ -35,10 +35,11 @@ type result struct {
 
 // execute makes the call and commits what it did: changes turns that into what the store is to do. After a commit, and only then,
 // events are folded, timers started and the mode changed.
-func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) result {
-	w := u.observed(a)
-	r := u.work(a, call, changes)
-	u.ended(w, a, &r)
+func (u *unit) execute(a *attempt, call func() error, changes func(*attempt) (eventstore.Changes, error)) (r result) {
+	w, returned := u.observed(a), false
+	defer func() { u.ended(w, a, &r, returned) }()
+	r = u.work(a, call, changes)
+	returned = true
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/keyhold/keyhold/actors/internal/host"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
@@ -101,16 +102,30 @@ func (u *unit) observed(a *attempt) *Work {
 	return w
 }
 
-// ended tells of the end of a unit of work.
-func (u *unit) ended(w *Work, a *attempt, r *result) {
+// ended tells of the end of a unit of work, also of one that did not return: what Begin began would never end.
+func (u *unit) ended(w *Work, a *attempt, r *result, returned bool) {
 	if w == nil || u.run.rt.cfg.Observer.End == nil {
 		return
+	}
+	if !returned {
+		r = u.unreturned(a)
 	}
 	w.Took, w.Err, w.Outcome = time.Duration(u.run.tick()-a.began), r.err, r.word()
 	if r.err == nil {
 		w.Emitted = len(a.done().events)
 	}
 	u.run.rt.cfg.Observer.End(w)
+}
+
+// errBeneath is all that is known here of a panic on its way to whoever logs it.
+var errBeneath = errors.New("what lies beneath the behavior panicked, such as the store: see the log")
+
+// unreturned is the result of an attempt that was left without one: the behavior ended its goroutine, or there was a panic beneath it.
+func (u *unit) unreturned(a *attempt) *result {
+	if u.watch.current.Load() == a {
+		return &result{outcome: partitions.Failed, err: host.ErrGoexit, own: true}
+	}
+	return &result{outcome: partitions.Unknown, err: errBeneath, unknown: true}
 }
 
 // word gives the outcome of a result for observers.

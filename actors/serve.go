@@ -69,7 +69,8 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 	}
 	a := u.attemptFor(k, g)
 	a.reads = true
-	w := u.observed(a)
+	w, returned := u.observed(a), false
+	defer func() { u.ended(w, a, &r, returned) }()
 	r.own, r.err = u.call(a, func() (err error) {
 		out, err = u.state.answer(Query{a}, k.in)
 		return err
@@ -78,7 +79,7 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 	if r.err != nil && !r.own {
 		r.outcome = failedOutcome(r.err) // it panicked, or did not end in time
 	}
-	u.ended(w, a, &r)
+	returned = true
 	return out, r
 }
 
