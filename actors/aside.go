@@ -62,12 +62,12 @@ func (u *unit) writeParked(e *partitions.WriteParked) partitions.Input {
 // writeTried keeps what is known of attempts at the next event. To be alone is counted by one who is.
 func (u *unit) writeTried(e *partitions.WriteTried) partitions.Input {
 	t := e.Tried
-	if e.Alone {
+	if e.Begins {
 		u.showSuspect(InHand{
 			EventID: t.EventID, Type: t.EventType, Lane: t.Lane, Sequence: t.Sequence, Attempt: t.Attempts + 1,
-			Suspect: true, Alone: true, Waiting: true,
+			Suspect: true, Alone: e.Alone, Waiting: true,
 		})
-		o, err := u.enterGate(true, e.Generation)
+		o, err := u.enterGate(e.Alone, e.Generation)
 		u.suspect.Store(nil)
 		if o != partitions.OK {
 			u.leaveGate()

@@ -16,6 +16,9 @@ type asideTry struct {
 	base    int  // suspicions before the present one was counted
 }
 
+// needsNewer is why a dead letter stays one that this program cannot read.
+const needsNewer = "needs a newer program"
+
 // resume takes the next step with what was set aside.
 func (m *Machine) resume() bool {
 	switch {
@@ -30,6 +33,12 @@ func (m *Machine) resume() bool {
 	a := &m.asides[0]
 	switch m.handling(&a.Entry) {
 	case AwaitNewer:
+		if a.Dead { // it holds up nobody: a program that knows its type is to be asked again
+			m.settle, m.fate = &Failure{
+				Lane: a.Lane, Sequence: a.Sequence, EventID: a.Entry.ID, EventType: a.Entry.Type, Attempts: a.Attempts, Reason: needsNewer,
+			}, fateStay
+			return true
+		}
 		m.note(Note{Kind: NoteNewer, Lane: a.Lane, Sequence: a.Sequence, Why: a.Entry.Type})
 		m.newer, m.asides = true, nil
 		return true

@@ -84,6 +84,9 @@ type (
 		// anything but that Apply or another WriteTried: a crash of a suspect beside it would be counted against the wrong one.
 		// If others do not come back soon, the answer is Failed, and it is asked for again.
 		Alone bool
+		// Begins: it counts an Apply that is about to begin, Alone or not. One that has to wait for its turn behind somebody who is alone had
+		// better wait before it is counted: a crash of that one would make it a suspect that must be alone itself.
+		Begins bool
 	}
 
 	// FetchAside: read up to Max entries that were set aside and are to be applied now, in order.

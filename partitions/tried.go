@@ -81,6 +81,7 @@ func (m *Machine) count(l *lane) bool {
 		t.Alone++
 	}
 	m.writeTried(t, alone)
+	m.eff.write.Begins = true
 	return false
 }
 

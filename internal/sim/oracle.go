@@ -110,6 +110,7 @@ func (w *world) watchHalt(u *unit, f *partitions.Failure) {
 func (w *world) watchFailure(u *unit, f *partitions.Failure, r *record) {
 	w.seen[f.Reason]++
 	switch most := w.cfg[0][index(u.entity)].MaxCrashes; {
+	case f.Reason == "needs a newer program" && r.kind == "newer":
 	case f.Reason != "crashed the process":
 		if r.failed == 0 {
 			w.fail("%s gives up on %s #%d, which never failed", u.id, f.Lane, f.Sequence)

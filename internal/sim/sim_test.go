@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// TestSchedules runs 6,000 schedules, others every time. KEYHOLD_SEED=n runs that one alone and tells what happens in it;
+// TestSchedules runs 10,000 schedules, others every time. KEYHOLD_SEED=n runs that one alone and tells what happens in it;
 // KEYHOLD_SCHEDULES=n runs that many.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	for _, scene := range []Scene{{Leased: true}, {Leased: false}, {Leased: true, Harsh: true}, {Leased: false, Harsh: true}} {
 		t.Run(name(scene), func(t *testing.T) {
 			t.Parallel()
-			first, n := seeds(t, scene, 1500)
+			first, n := seeds(t, scene, 2500)
 			for seed := first; seed < first+n; seed++ {
 				if v := Run(scene, seed); v != nil {
 					t.Fatalf("%v\nKEYHOLD_SEED=%d tells the story", v, seed)
