@@ -186,6 +186,35 @@ func TestHandlerIsRemovedFromBesideOnlyWhereNoProgramRunsIt(t *testing.T) {
 	}
 }
 
+func TestAnActOnAHandlerThatWouldHoldUpEverybodyIsForAStoppedProgram(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.register([]string{"billing", "order"})
+	for _, key := range []string{"a", "b", "c"} {
+		b.mustCommit(eventstore.Changes{Publish: []event.Envelope{{ID: "e-" + key, Type: "order.placed", Category: "order", Key: key, Time: time.UnixMilli(1).UTC()}}})
+	}
+	b.stop()
+	b.start() // with a program that does not have it any more
+	a := attach(t, b.path)
+	c := <-a.turn
+	c.mostLanes = 2
+	a.turn <- c
+	rename := eventstore.Act{Kind: eventstore.ActRename, Unit: event.Unit{Name: "billing"}, To: "invoices", Actor: "ann", Reason: "better"}
+	reset := eventstore.Act{Kind: eventstore.ActReset, Unit: event.Unit{Name: "billing"}, Start: &eventstore.Start{}, Actor: "ann", Reason: "again"}
+	for _, act := range []eventstore.Act{rename, reset} {
+		if _, err := a.Act(t.Context(), act); !errors.Is(err, eventstore.ErrInUse) {
+			t.Errorf("%s beside a program: %v", act.Kind, err)
+		}
+	}
+	b.stop()
+	for _, act := range []eventstore.Act{reset, rename} {
+		if _, err := a.Act(t.Context(), act); err != nil {
+			t.Errorf("%s of a store that nobody has open: %v", act.Kind, err)
+		}
+	}
+	b.start()
+}
+
 func TestLookingForTheOwnerTakesNoLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")

@@ -21,8 +21,10 @@ type connection struct {
 	generation event.Generation // of this start; 0 before it was drawn, and where the process does not own the store
 	storeID    string
 	// held tells whether any process has the store started; nil: this one has, and the connection is its writer's.
-	held    func() (bool, error)
-	unclean bool // the process that had the store before did not stop it
+	held func() (bool, error)
+	// mostLanes is how many lanes an act on a handler may go through beside others; 0 = as many as is bearable. For tests.
+	mostLanes int
+	unclean   bool // the process that had the store before did not stop it
 
 	db         *sql.DB // a pool of one
 	conn       *sql.Conn

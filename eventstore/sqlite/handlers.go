@@ -1,6 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -25,6 +28,9 @@ func (c *connection) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, erro
 	if err != nil {
 		return eventstore.ActRecord{}, err
 	}
+	if err := c.bearable(a); err != nil {
+		return eventstore.ActRecord{}, err
+	}
 	switch a.Kind {
 	case eventstore.ActRename:
 		err = c.rename(a.Unit.Name, a.To)
@@ -39,6 +45,30 @@ func (c *connection) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, erro
 	done := a.Record(eventstore.Deed{Detail: detail})
 	return done, c.writeAct(&done)
 }
+
+// bearable refuses an act on so many lanes, beside a process that has the store open, that all who write would wait for it for long: it is
+// one transaction, or a crash would leave a handler in two places.
+func (c *connection) bearable(a *eventstore.Act) error {
+	if a.Kind == eventstore.ActRemove {
+		return nil // deletes, which are quick
+	}
+	if c.held != nil {
+		if owned, err := c.held(); err != nil || !owned {
+			return err
+		}
+	}
+	var lanes int
+	_, err := c.get(`SELECT count(*) FROM (SELECT 1 FROM keyhold_subscriptions s CROSS JOIN keyhold_lanes n ON n.category = s.category WHERE s.handler = ? LIMIT ?)`,
+		[]any{a.Unit.Name, c.bears() + 1}, &lanes)
+	if err == nil && lanes > c.bears() {
+		err = fmt.Errorf("%s %q: it has more than %d partitions, and everybody who writes would wait for all of them: %w: stop the program first",
+			a.Kind, a.Unit.Name, c.bears(), eventstore.ErrInUse)
+	}
+	return err
+}
+
+// bears is how many lanes an act on a handler may go through while somebody has the store open.
+func (c *connection) bears() int { return cmp.Or(c.mostLanes, 20_000) }
 
 // inUse reports whether a process has the store started, and saved the handler in that start. Nothing can come between this and
 // the commit: a process that takes the store over has to draw its start generation first, in a transaction that waits for this one.
