@@ -71,7 +71,11 @@ func Report(w io.Writer, err error) {
 	if err == nil || errors.Is(err, errDegraded) {
 		return
 	}
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, errNotMade) && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(w, "interrupted: it was not done, nothing was changed")
+		return
+	}
+	if errors.Is(err, context.Canceled) && !errors.Is(err, eventstore.ErrUnknownCommit) {
 		fmt.Fprintln(w, "interrupted: nothing more was done")
 		return
 	}

@@ -81,7 +81,7 @@ func (s *setting) open(do work) func(*cobra.Command, []string) error {
 			return r.explain(err)
 		}
 		defer func() { err = errors.Join(err, closer.Close()) }()
-		return r.explain(do(c.Context(), r, s.desk(store), args))
+		return r.explain(do(c.Context(), r, s.desk(turns{store, r}), args))
 	}
 }
 
