@@ -27,6 +27,16 @@ var replays = []check{
 		}})
 		f.same("due before a step", f.dueRefs(shipping), []eventstore.AsideRef{})
 	}},
+	{"what another replay has handed out is not counted", func(f *fixture) {
+		f.register([]string{"shipping", "order"})
+		f.dead(shipping, orders, 3)
+		f.stepJob(f.startJob(eventstore.JobReplay, ofShipping).ID, 2)
+		n, _ := f.countJob(eventstore.JobReplay, ofShipping)
+		f.same("counted", n, 1)
+		f.same("total", f.startJob(eventstore.JobReplay, ofShipping).Total, 1)
+		n, _ = f.countJob(eventstore.JobPurge, ofShipping)
+		f.same("of a purge", n, 3)
+	}},
 	{"a replay hands out what it is asked for, counts what becomes of it, and is done when it waits for nothing", func(f *fixture) {
 		f.register([]string{"shipping", "order"})
 		rows := f.dead(shipping, orders, 5)

@@ -96,6 +96,9 @@ func (d *data) rows(j *job) (int, []*letter, error) {
 	}
 	if j.Kind.OfDead() {
 		letters := d.letters(j)
+		if j.Kind == eventstore.JobReplay { // what another has handed out is left to it
+			letters = slices.DeleteFunc(letters, func(l *letter) bool { return l.job != 0 })
+		}
 		return len(letters), letters, nil
 	}
 	return len(d.stops(j)), nil, nil
