@@ -112,7 +112,7 @@ func (p *Projection) Step(s *ProjectionStep, atEnd func() (bool, error)) (turn P
 		}
 		old := p.In(BuildCurrent)
 		old.State = BuildOld
-		b.State, b.Switched = BuildCurrent, s.Time
+		b.State, b.Switched, b.Tried = BuildCurrent, s.Time, nil
 		turn.Show, turn.Hide = b, old
 	}
 	return turn, nil
@@ -215,7 +215,10 @@ func (p *Projection) halted(a *ProjectionAct) (found *ProjectionBuild, why strin
 
 // String names the event for people.
 func (e ProjectionEvent) String() string {
-	if e.ID == "" {
+	switch {
+	case e.ID == "" && e.Type == AtSwitch:
+		return "the switch, in which it takes the place of the build before"
+	case e.ID == "":
 		return "Setup"
 	}
 	return fmt.Sprintf("event %s (%s, %s #%d)", e.ID, e.Type, e.Place.Lane, e.Place.Sequence)

@@ -141,6 +141,9 @@ type ProjectionBuild struct {
 	Tried *ProjectionTried // of the next event; nil when none failed
 }
 
+// AtSwitch is the Type of a [ProjectionEvent] that is none: taking the place of the build before, behind all events. Its other fields are empty.
+const AtSwitch = "switch"
+
 // ProjectionEvent names the event that a build is at. Its zero value is Setup, which runs before all events.
 type ProjectionEvent struct {
 	ID       string

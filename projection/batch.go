@@ -24,9 +24,20 @@ type done struct {
 	err     error
 }
 
-// apply gives events to the behavior, in order, until the time to hold the writer is over, most were applied, or one fails.
-func (b *build) apply(a *attempt, events []eventstore.Placed, most int, hold time.Duration) (d done) {
-	alone := most == 1
+// batchTime is how long a batch may take from its first event to the last that is begun: what commits late is seen late, and what does not
+// commit is done again.
+const batchTime = 100 * time.Millisecond
+
+// limits are what a run of events ends by.
+type limits struct {
+	most int           // events that are applied
+	hold time.Duration // of the writer
+	last time.Duration // since the first event
+}
+
+// apply gives events to the behavior, in order, until a limit is reached, the build is to look up, or one fails.
+func (b *build) apply(ctx context.Context, a *attempt, events []eventstore.Placed, to limits) (d done) {
+	alone, began := to.most == 1, time.Now()
 	for i := range events {
 		e := &events[i]
 		switch b.prog.handling(b.rt.cfg.Codec, e) {
@@ -46,7 +57,7 @@ func (b *build) apply(a *attempt, events []eventstore.Placed, most int, hold tim
 		}
 		d.count++
 		d.applied++
-		if d.applied == most || a.held() > hold {
+		if d.applied == to.most || a.held() > to.hold || time.Since(began) > to.last || b.leaves(ctx) {
 			return d
 		}
 	}
@@ -84,11 +95,14 @@ func (e *undecodableError) Unwrap() error { return e.err }
 // give gives one event to the behavior.
 func (b *build) give(a *attempt, e *eventstore.Placed) error {
 	var v any
-	err := actors.Guard(func() (err error) {
+	err := b.guarded(func() (err error) {
 		v, err = b.rt.cfg.Codec.Decode(codec.Encoded{Type: e.Type, Version: e.Version, Encoding: e.Encoding, Data: e.Data})
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotCalled):
+		return err
+	case err != nil:
 		return &undecodableError{err}
 	}
 	t := reflect.TypeOf(v)
@@ -119,7 +133,7 @@ func (b *build) batch(ctx context.Context) next {
 		most = 1
 	}
 	a := b.attempt(ctx)
-	d := b.apply(a, b.page, most, b.rt.hold)
+	d := b.apply(ctx, a, b.page, limits{most: most, hold: b.rt.hold, last: b.rt.batch})
 	if d.count == 0 && d.newer {
 		b.end(a)
 		return b.awaitNewer(ctx, &b.page[0])
@@ -142,7 +156,7 @@ func (b *build) finish(ctx context.Context, a *attempt, d done, events []eventst
 	held := a.held()
 	b.end(a)
 	if err != nil {
-		return b.undone(ctx, d, events, err)
+		return b.undone(ctx, d, events, last, err)
 	}
 	b.moved(step)
 	b.singles = max(b.singles-d.count, 0)
@@ -156,13 +170,17 @@ func (b *build) finish(ctx context.Context, a *attempt, d done, events []eventst
 }
 
 // undone is for a run of events that did not commit. Which of several is to blame is found out one by one, so that it alone counts.
-func (b *build) undone(ctx context.Context, d done, events []eventstore.Placed, err error) next {
+func (b *build) undone(ctx context.Context, d done, events []eventstore.Placed, last bool, err error) next {
 	ran := d.count
 	if d.failed {
 		ran++
 	}
 	switch {
-	case ctx.Err() != nil, nobodys(err), ran == 0, d.applied == 0 && !d.failed:
+	case ctx.Err() != nil, nobodys(err):
+		return b.trouble(ctx, "commit", err)
+	case last && (ran == 0 || errors.Is(err, eventstore.ErrNotShown)):
+		return b.unshown(ctx, err)
+	case ran == 0, d.applied == 0 && !d.failed:
 		return b.trouble(ctx, "commit", err)
 	case ran > 1:
 		b.forget()

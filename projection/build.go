@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -39,6 +39,7 @@ type build struct {
 	size     int                 // of the next page
 	singles  int                 // events that are to be done one by one, as a batch of them failed
 	suspect  bool                // what it had in hand when the process ended has not run again
+	switches int                 // attempts to take the place of the build before that failed of themselves
 	newer    bool                // the next event needs a newer program, so there is nothing to try
 	pause    time.Duration       // after the next trouble
 	patience time.Duration       // of the next last stretch
@@ -173,6 +174,13 @@ func (b *build) caughtUp() next {
 	return next{rest: true}
 }
 
+// leaves reports whether the transaction in hand is to end with the event in hand: somebody has acted on the projection, or Stop was called.
+func (b *build) leaves(ctx context.Context) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.stale || ctx.Err() != nil
+}
+
 func (b *build) takeStale() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,25 +228,6 @@ func (b *build) forget() {
 	b.instance, b.live, b.page = nil, false, nil
 }
 
-// trouble is for what is no event's fault: everything is read again, after a while.
-func (b *build) trouble(ctx context.Context, what string, err error) next {
-	b.forget()
-	b.refresh()
-	if ctx.Err() != nil {
-		return next{}
-	}
-	<-b.woken // what refresh put there, or somebody else: the pause is to be kept
-	pause := b.pause
-	b.pause = min(2*b.pause, longestPause)
-	if errors.Is(err, eventstore.ErrProjectionMoved) {
-		pause = time.Millisecond // somebody acted: there is a state to be read
-	} else {
-		b.rt.cfg.Observer.Trouble(b.name(), what, err)
-	}
-	b.wait(ctx, pause)
-	return next{}
-}
-
 // read reads the next page.
 func (b *build) read(ctx context.Context) error {
 	b.rt.signals.read.Send(b.name())
@@ -262,10 +251,18 @@ func (b *build) setUp(ctx context.Context) next {
 	}
 	b.end(a)
 	if err != nil {
-		return b.failed(ctx, nil, fmt.Errorf("setup: %w", err))
+		return b.failed(ctx, nil, fmt.Errorf("setup: %w%s", err, advice(err)))
 	}
 	b.own.SetUp, b.own.Tables, b.own.Tried = true, a.tables, nil
 	return next{}
+}
+
+// advice says what is not obvious about an error of Setup: names of indexes and triggers are those of the whole store.
+func advice(err error) string {
+	if strings.Contains(err.Error(), "already exists") {
+		return `; each build makes its own, while those of the build before are there: give tables the names that ctx.Table gives, and indexes and triggers names made from them, such as ctx.Table("sales") + "_by_item"`
+	}
+	return ""
 }
 
 // attempts is how many at this event failed before.
@@ -298,7 +295,7 @@ func (b *build) commit(a *attempt, step *eventstore.ProjectionStep) error {
 // attempt begins a unit of work. It is to be ended.
 func (b *build) attempt(ctx context.Context) *attempt {
 	a := newAttempt(ctx, b.rt.cfg.Store, b.who, b.id.number)
-	a.tables = b.own.Tables
+	a.tables, a.guard, a.bare = b.own.Tables, b.guarded, b.prog.setup == nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.attempt = a
@@ -322,75 +319,6 @@ func (b *build) end(a *attempt) {
 	if err := a.end(); err != nil {
 		b.rt.cfg.Logger.Warn("roll back", "projection", b.id.name, "build", b.id.number, "error", err)
 	}
-}
-
-// nobodys reports whether an error is no event's fault: what lies beneath is in trouble, or somebody else has moved the build.
-func nobodys(err error) bool {
-	for _, kind := range []error{
-		eventstore.ErrTrouble, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrUnknownCommit, eventstore.ErrProjectionMoved,
-	} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// failed counts a failed attempt at the next event, nil for Setup, and halts the build when there is to be no other.
-func (b *build) failed(ctx context.Context, e *eventstore.Placed, err error) next {
-	b.forget()
-	if ctx.Err() != nil || nobodys(err) {
-		return b.trouble(ctx, "apply", err)
-	}
-	if p, ok := errors.AsType[*actors.PanicError](err); ok {
-		b.rt.cfg.Observer.Panicked(b.name(), p)
-	}
-	var at eventstore.ProjectionEvent
-	if e != nil {
-		at = eventOf(e)
-	}
-	now, attempts := b.rt.cfg.Now().UTC(), b.attempts(at.ID)+1
-	step := b.stepTo(b.own.Position)
-	switch reason := b.whyHalt(err, attempts); reason {
-	case "":
-		step.Tried = &eventstore.ProjectionTried{ // of which the suspicions are 0: it has returned
-			Event: at, Attempts: attempts, Error: err.Error(), Time: now, Again: now.Add(max(b.prog.desc.Retry.Delay(attempts), time.Millisecond)),
-		}
-	default:
-		step.Halt = &eventstore.ProjectionHalt{Event: at, Attempts: attempts, Reason: reason, Error: err.Error(), Since: now}
-	}
-	if err := b.record(ctx, step); err != nil {
-		return b.trouble(ctx, "write down what failed; the attempt is not counted", err)
-	}
-	if step.Halt != nil {
-		b.own.Halt, b.own.Tried = step.Halt, nil
-		b.rt.cfg.Observer.Halted(b.name(), *step.Halt)
-		return next{}
-	}
-	b.own.Tried = step.Tried
-	var envelope *event.Envelope
-	if e != nil {
-		envelope = &e.Envelope
-	}
-	b.rt.cfg.Observer.Retried(b.name(), envelope, attempts, err)
-	return next{}
-}
-
-func (b *build) whyHalt(err error, attempts int) string {
-	var undecodable *undecodableError
-	switch {
-	case errors.As(err, &undecodable):
-		return "undecodable"
-	case errors.Is(err, eventstore.ErrNoSQL):
-		return "the store has no SQL"
-	}
-	if reason := b.prog.desc.Retry.GiveUp(err); reason != "" {
-		return reason
-	}
-	if attempts >= b.prog.desc.Retry.Attempts {
-		return "retries exhausted"
-	}
-	return ""
 }
 
 // record commits a step alone.

@@ -87,6 +87,8 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	tx     eventstore.Tx
+	guard  func(func() error) error // calls what is the application's
+	bare   bool                     // there is no Setup
 
 	mu struct {
 		sync.Mutex
@@ -114,6 +116,8 @@ func (a *attempt) table(name string) error {
 	case a.setup:
 		a.tables = append(a.tables, name)
 		slices.Sort(a.tables)
+	case a.bare:
+		return actors.Poison(fmt.Errorf("table %q: the projection has no Setup: give it one that makes the table by the name that ctx.Table gives, and raise Version", name))
 	default:
 		return actors.Poison(fmt.Errorf("table %q: Setup did not make it: make it there, by the name that ctx.Table gives, and raise Version", name))
 	}
@@ -193,16 +197,36 @@ func (a *attempt) call(timeout time.Duration, meta Meta, overdue func(), run fun
 			overdue()
 		}
 	})
-	err := actors.Guard(func() error { return run(Context{Context: ctx, a: a, meta: meta}) })
+	err := a.guard(func() error { return run(Context{Context: ctx, a: a, meta: meta}) })
 	late := !unhook()
 	switch fault := a.fault(); {
 	case late && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return context.Cause(ctx)
-	case err != nil:
-		return err
-	default:
+	case err == nil:
 		return fault
+	case fault != nil && !errors.Is(err, fault):
+		return fmt.Errorf("%w; and then: %w", fault, err) // most likely what came of it
+	default:
+		return err
 	}
+}
+
+var (
+	errGoexit    = errors.New("the behavior ended its goroutine: runtime.Goexit, or FailNow of a test, was called in it")
+	errNotCalled = errors.New("the application stops: it was not called")
+)
+
+// guarded calls what is the application's in a goroutine of its own, so that runtime.Goexit there ends that one alone.
+func (b *build) guarded(call func() error) error {
+	err, over := errGoexit, make(chan struct{})
+	if !b.rt.group.Go(func(context.Context) {
+		defer close(over)
+		err = actors.Guard(call)
+	}) {
+		return errNotCalled
+	}
+	<-over
+	return err
 }
 
 // lazySQL begins the transaction of its attempt with the first statement.

@@ -59,6 +59,7 @@ type Runtime struct {
 
 	// Seams for tests.
 	hold    time.Duration // how long a batch has the writer, and ends
+	batch   time.Duration // how long a batch takes, and ends
 	stretch time.Duration // how long the first last stretch has it; the next have it for longer
 	signals struct {
 		read   signal.Signal[Build] // before a build reads on
@@ -94,7 +95,7 @@ func NewRuntime(cfg Config) (*Runtime, error) {
 		cfg.Alone = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	cfg.Observer = cfg.Observer.guarded(cfg.Logger)
-	r := &Runtime{cfg: cfg, programs: map[string]*program{}, hold: holdTime, stretch: stretchTime}
+	r := &Runtime{cfg: cfg, programs: map[string]*program{}, hold: holdTime, batch: batchTime, stretch: stretchTime}
 	r.mu.builds = map[buildID]*build{}
 	if cfg.Store == nil || cfg.Codec == nil {
 		return nil, errors.New("projections: Store and Codec must be set")

@@ -41,7 +41,7 @@ func (b *build) lastStretch(ctx context.Context) next {
 			return b.trouble(ctx, "take the writer", err)
 		}
 		b.rt.signals.opened.Send(b.name())
-		for at := b.own.Position; a.held() < b.patience && ctx.Err() == nil; at = all[len(all)-1].Position {
+		for at := b.own.Position; a.held() < b.patience && !b.leaves(ctx); at = all[len(all)-1].Position {
 			page, err := b.rt.cfg.Store.ReadPlaced(a.ctx, db, at, b.projection.Categories, b.prog.desc.Batch)
 			if err != nil {
 				b.end(a)
@@ -51,7 +51,7 @@ func (b *build) lastStretch(ctx context.Context) next {
 				break
 			}
 			all = append(all, page...)
-			now := b.apply(a, page, len(page)+1, b.patience-a.held())
+			now := b.apply(ctx, a, page, limits{most: len(page) + 1, hold: b.patience, last: b.patience - a.held()})
 			d.count, d.applied = d.count+now.count, d.applied+now.applied
 			d.failed, d.newer, d.err = now.failed, now.newer, now.err
 			if now.count < len(page) {
@@ -82,7 +82,7 @@ func (b *build) seeWhetherCurrent(ctx context.Context) {
 	if now == nil || now.State != eventstore.BuildCurrent || b.own.State == eventstore.BuildCurrent {
 		return
 	}
-	b.own.State = eventstore.BuildCurrent
+	b.own.State, b.own.Tried, b.switches = eventstore.BuildCurrent, nil, 0
 	before := 0
 	if old != nil {
 		before = old.Number
