@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -80,7 +81,24 @@ func (d *Desk) checkNames(ctx context.Context, handler, category string) error {
 	if err != nil {
 		return err
 	}
-	return checkNames(r, handler, category)
+	return d.orProjection(ctx, checkNames(r, handler, category))
+}
+
+// orProjection adds to an error about a name that it is that of a projection, where it is.
+func (d *Desk) orProjection(ctx context.Context, err error) error {
+	missing, ok := errors.AsType[*NotFoundError](err)
+	if !ok || missing.Name == "" {
+		return err
+	}
+	switch _, failed := d.store.ReadProjection(ctx, missing.Name); {
+	case failed == nil:
+		hinted := *missing
+		hinted.Hint = "It is a projection: " + d.command("projections show", nil, missing.Name)
+		return &hinted
+	case !errors.Is(failed, eventstore.ErrNotFound):
+		return failed
+	}
+	return err
 }
 
 func checkNames(r eventstore.Registered, handler, category string) error {

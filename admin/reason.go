@@ -54,6 +54,9 @@ func (d *Desk) reasons(v *Unit) []string {
 		add("waits for a newer program%s: the one that runs does not know the type of the next event%s", d.ofActivity(v.Activity), nextType(v))
 	}
 	if v.Absent {
+		if len(all) == 0 && v.Lag == 0 {
+			all = append(all, d.progress(v))
+		}
 		add("no program that was started last has %s: %s", v.Handler, absentWords(v.Lag))
 		return all
 	}
@@ -223,9 +226,9 @@ func (d *Desk) steps(v *Unit) []Step {
 	if v.State == stateWaiting {
 		add("start the program that knows the type", "")
 	}
-	if v.Absent {
+	if v.Absent && (v.Lag > 0 || v.Halt != nil || v.Parking != nil) {
 		all = append(all, d.absentSteps(v.Handler, v.Kind)...)
-	} else if v.Owner == nil && (v.Lag > 0 || v.Parking != nil) && stopOf(v) == "" {
+	} else if v.Owner == nil && !v.Absent && (v.Lag > 0 || v.Parking != nil) && stopOf(v) == "" {
 		add("start the application", "")
 	}
 	if v.Dead > 0 {

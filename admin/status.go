@@ -150,7 +150,7 @@ func (d *Desk) Handler(ctx context.Context, name string) (Handler, error) {
 		}
 		known = append(known, h.Name)
 	}
-	return Handler{}, &NotFoundError{What: handlerOrKind, Name: name, Known: known}
+	return Handler{}, d.orProjection(ctx, &NotFoundError{What: handlerOrKind, Name: name, Known: known})
 }
 
 const handlerOrKind = "handler or entity kind"

@@ -26,7 +26,18 @@ type Explanation struct {
 	Key        string    `json:"key"`
 	OwnerWords string    `json:"owner_words"`
 	Units      []WhyUnit `json:"units"`
-	Words      string    `json:"words"` // one line: "1 of 2 readers of order:client-17 is stopped"
+	// Projections are the read models of the category that are halted or paused, for all its keys alike.
+	Projections []WhyProjection `json:"projections,omitempty"`
+	Words       string          `json:"words"` // one line: "1 of 2 readers of order:client-17 is stopped"
+}
+
+// WhyProjection is a read model that shows nothing new.
+type WhyProjection struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // "halted" or "paused"
+	Here  bool   `json:"here"`  // it is halted at an event of the key
+	Words string `json:"words"` // "projection sales, build 1, stands at an event of this key: halted for 4 m at ..."
+	Next  Step   `json:"next"`
 }
 
 // WhyUnit is one unit, explained.
@@ -65,7 +76,7 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 	}
 	names, err := concerned(r, &q)
 	if err != nil {
-		return Explanation{}, err
+		return Explanation{}, d.orProjection(ctx, err)
 	}
 	by, err := d.runner(ctx)
 	if err != nil {
@@ -94,6 +105,9 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 		return Explanation{}, err
 	}
 	slices.SortStableFunc(x.Units, func(a, b WhyUnit) int { return cmp.Compare(urgency(&a.Unit), urgency(&b.Unit)) })
+	if x.Projections, err = d.stoppedProjections(ctx, q); err != nil {
+		return Explanation{}, err
+	}
 	x.Words = x.words()
 	return x, nil
 }
@@ -178,7 +192,55 @@ func (x *Explanation) words() string {
 		u := &x.Units[0].Unit
 		return u.Handler + "/" + u.Key + ": " + u.Words
 	case stopped == 0:
-		return fmt.Sprintf("nothing stops %s at %s", ofMany(len(x.Units), "reader", "readers"), what)
+		return fmt.Sprintf("nothing stops %s at %s", ofMany(len(x.Units), "reader", "readers"), what) + x.halts()
 	}
-	return fmt.Sprintf("%d of %s of %s %s stopped", stopped, ofMany(len(x.Units), "reader", "readers"), what, are(stopped))
+	return fmt.Sprintf("%d of %s of %s %s stopped", stopped, ofMany(len(x.Units), "reader", "readers"), what, are(stopped)) + x.halts()
+}
+
+// halts says which projections are halted at the key.
+func (x *Explanation) halts() (words string) {
+	for _, p := range x.Projections {
+		if p.Here {
+			words += "; projection " + p.Name + " is halted at it"
+		}
+	}
+	return words
+}
+
+// stoppedProjections gives the read models of a category that are halted or paused.
+func (d *Desk) stoppedProjections(ctx context.Context, q WhyQuery) (found []WhyProjection, err error) {
+	if q.Category == "" {
+		return nil, nil
+	}
+	all, err := d.store.ListProjections(ctx)
+	for i := range all {
+		p := &all[i]
+		if !p.Declared || len(p.Categories) > 0 && !slices.Contains(p.Categories, q.Category) {
+			continue
+		}
+		for j := range p.Builds {
+			b := &p.Builds[j]
+			if b.Halt == nil || !p.Runs(b) {
+				continue
+			}
+			at := b.Halt.Event
+			w := WhyProjection{Name: p.Name, State: "halted", Here: at.Place.Lane.Category == q.Category && at.Place.Lane.Key == q.Key}
+			where := "stands at an event of another key, and applies none of this one either"
+			switch {
+			case w.Here:
+				where = "stands at an event of this key"
+			case at.ID == "":
+				where = "stands before its first event"
+			}
+			w.Words = fmt.Sprintf("projection %s, build %d, %s: %s", p.Name, b.Number, where, d.projectionStop(b).Words)
+			w.Next = Step{Command: d.command("projections retry", []string{"--expect", at.ID}, p.Name), Words: "try the event again, once the cause is mended"}
+			found = append(found, w)
+		}
+		if p.Pause != nil {
+			found = append(found, WhyProjection{Name: p.Name, State: "paused",
+				Words: fmt.Sprintf("projection %s is paused for %s %s", p.Name, d.since(p.Pause.Since), by(p.Pause.Actor, p.Pause.Reason)),
+				Next:  Step{Command: d.command("projections resume", nil, p.Name), Words: "have it go on"}})
+		}
+	}
+	return found, err
 }

@@ -46,7 +46,7 @@ type handlersView struct {
 }
 
 func (v handlersView) timeless() any {
-	return statusView{admin.Status{Handlers: v.Items}}.timeless()
+	return statusView{Status: admin.Status{Handlers: v.Items}}.timeless()
 }
 
 func (v handlersView) draw(p *page) { drawHandlers(p, v.Items) }

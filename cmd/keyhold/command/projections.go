@@ -24,8 +24,11 @@ go on to see those there are; when it has caught up, they see the new ones.`,
 		s.projectionAct(projectionVerb{verb: "pause", kind: eventstore.ActPause, short: "Have a projection apply nothing until it is resumed"}),
 		s.projectionAct(projectionVerb{verb: "resume", kind: eventstore.ActResume, short: "Have a paused projection go on"}),
 		s.projectionAct(projectionVerb{verb: "retry", kind: eventstore.ActRetry, stopped: true, short: "Have a halted projection try its event again, with all its attempts"}),
-		s.projectionAct(projectionVerb{verb: "skip", kind: eventstore.ActSkip, stopped: true, reason: true, short: "Have a halted projection pass its event without applying it"}),
-		s.projectionAct(projectionVerb{verb: "rebuild", kind: eventstore.ActRebuild, short: "Build a projection anew beside the present one, then have readers see the new one"}),
+		s.projectionAct(projectionVerb{verb: "skip", kind: eventstore.ActSkip, stopped: true, reason: true, short: "Have a halted projection pass its event without applying it",
+			long: "Skip passes the event in the build that is halted, and in no other: a rebuild meets it again."}),
+		s.projectionAct(projectionVerb{verb: "rebuild", kind: eventstore.ActRebuild, short: "Build a projection anew beside the present one, then have readers see the new one",
+			long: `Rebuild applies every event from the first on to new tables, while readers go on to see the present ones. It meets an event again that was
+skipped in the present build, and halts at it if it still cannot be applied: mend the cause first, or skip it there, too.`}),
 		s.projectionAct(projectionVerb{verb: "cancel", kind: eventstore.ActCancelRebuild, short: "Give a rebuild up, its tables included"}),
 		s.projectionAct(projectionVerb{verb: "drop", kind: eventstore.ActDropBuild, grave: true, short: "Drop the tables of builds that readers do not see any more"}),
 		s.projectionAct(projectionVerb{verb: "rm", kind: eventstore.ActRemove, reason: true, grave: true,
@@ -73,6 +76,7 @@ func (s *setting) projectionsShow() *cobra.Command {
 // projectionVerb is what is done to a projection.
 type projectionVerb struct {
 	verb, short string
+	long        string
 	kind        eventstore.ActKind
 	stopped     bool // at an event
 	reason      bool // required
@@ -87,6 +91,7 @@ func (s *setting) projectionAct(v projectionVerb) *cobra.Command {
 	c := &cobra.Command{
 		Use:   v.verb + " NAME",
 		Short: v.short,
+		Long:  v.long,
 		Args:  exactly("NAME"),
 		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, args []string) error {
 			request := admin.ProjectionRequest{Kind: v.kind, Name: args[0], Build: build, Actor: sign.actor, Reason: sign.reason}
@@ -149,18 +154,23 @@ func (v projectionsView) draw(p *page) {
 		p.line("No projections are registered in this store yet: an application registers its projections when it starts.")
 		return
 	}
+	drawProjections(p, v.Items, true)
+}
+
+// drawProjections tells how far the tables are that readers see; in full, also what else is going on.
+func drawProjections(p *page, all []admin.Projection, full bool) {
 	t := &table{columns: []column{
 		{title: "PROJECTION", give: true},
-		{title: "STATE"},
 		{title: "BUILD", right: true},
 		{title: "BEHIND", right: true},
-		{title: "DELAY", right: true},
+		{title: "STATE"},
 		{title: "MOVED"},
-		{title: "WHAT", give: true},
+		{title: "DELAY", right: true, wide: !full},
+		{title: "WHAT", give: true, wide: !full},
 		{title: "VERSION", right: true, wide: true},
 		{title: "READS", wide: true},
 	}}
-	for _, one := range v.Items {
+	for _, one := range all {
 		var current admin.ProjectionBuild
 		for _, b := range one.Builds {
 			if b.State == string(eventstore.BuildCurrent) {
@@ -172,8 +182,8 @@ func (v projectionsView) draw(p *page) {
 			reads = "everything"
 		}
 		t.rows = append(t.rows, []cell{
-			plain(one.Name), {one.State, paintOf(one.State)}, plain(fmt.Sprint(current.Number)), {text: dash(current.Behind)}, {text: delay(current.Delay)},
-			{text: suffix(p.ago(current.Moved), " ago")}, plain(one.Words), plain(fmt.Sprint(one.Version)), plain(reads),
+			plain(one.Name), plain(fmt.Sprint(current.Number)), {text: dash(current.Behind)}, {one.State, paintOf(one.State)},
+			{text: suffix(p.ago(current.Moved), " ago")}, {text: delay(current.Delay)}, plain(one.Words), plain(fmt.Sprint(one.Version)), plain(reads),
 		})
 	}
 	p.table(t)

@@ -71,7 +71,7 @@ func TestProjectionCommands(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, line := range []string{
-		"projections ls", "projections show sales", "projections show nobody", "status",
+		"projections ls", "projections show sales", "projections show nobody", "status", "why order client-1", "why order client-4", "why sales client-4", "partitions show stock client-4", "handlers pause stock",
 		"projections retry sales --expect e-nothing", "projections skip sales", "projections skip sales --reason cancelled",
 		"projections skip sales --reason cancelled", "projections show stock", "projections pause stock --reason looking", "projections pause stock", "projections ls",
 		"projections resume stock", "projections rebuild sales", "projections cancel sales", "projections drop sales --yes",

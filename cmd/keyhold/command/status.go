@@ -25,7 +25,11 @@ In scripts the exit code tells: 0 when all is well, 5 when something waits for a
 			err := r.watch(ctx, w, func(ctx context.Context) (view, error) {
 				status, err := d.Status(ctx)
 				degraded = status.Verdict != admin.Healthy
-				return statusView{status}, err
+				if err != nil {
+					return nil, err
+				}
+				projections, err := d.Projections(ctx)
+				return statusView{status, orEmpty(projections)}, err
 			})
 			if err == nil && degraded && !w.on {
 				return errDegraded
@@ -37,7 +41,10 @@ In scripts the exit code tells: 0 when all is well, 5 when something waits for a
 	return c
 }
 
-type statusView struct{ admin.Status }
+type statusView struct {
+	admin.Status
+	Projections []admin.Projection `json:"projections"`
+}
 
 func (v statusView) timeless() any {
 	s := v.Status
@@ -50,7 +57,7 @@ func (v statusView) timeless() any {
 	for i := range s.Handlers {
 		s.Handlers[i].Words = ""
 	}
-	return s
+	return []any{s, projectionsView{v.Projections}.timeless()}
 }
 
 func (v statusView) draw(p *page) {
@@ -86,6 +93,10 @@ func (v statusView) draw(p *page) {
 	}
 	p.blank()
 	drawHandlers(p, v.Handlers)
+	if len(v.Projections) > 0 {
+		p.blank()
+		drawProjections(p, v.Projections, false)
+	}
 	if len(v.Categories) > 0 {
 		p.blank()
 		drawCategories(p, v.Categories)

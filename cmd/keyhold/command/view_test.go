@@ -92,7 +92,7 @@ func screens() map[string]view {
 		{ID: 29, Kind: eventstore.ActPause, Handler: "settlement", Actor: "bob", Detail: "reads no further", Time: ago(30 * time.Hour)},
 	}
 	return map[string]view{
-		"status-degraded": statusView{admin.Status{At: night, Verdict: admin.Degraded, Words: "degraded: 2 keys of shipping are halted, the oldest for 4 m, and 2 more problems", StoreID: "3f2a9c", Generation: 12,
+		"status-degraded": statusView{Status: admin.Status{At: night, Verdict: admin.Degraded, Words: "degraded: 2 keys of shipping are halted, the oldest for 4 m, and 2 more problems", StoreID: "3f2a9c", Generation: 12,
 			Owner: owner, OwnerWords: "process 4711 (orders@host) has the store open", OpenJobs: 1, Handlers: handlers,
 			Problems: []admin.Problem{
 				{Kind: admin.ProblemHalted, Handler: "shipping", Count: 2, Words: "2 keys of shipping are halted, the oldest for 4 m", Command: "keyhold partitions ls --handler shipping --status halted"},
@@ -100,8 +100,8 @@ func screens() map[string]view {
 				{Kind: admin.ProblemUnclean, Note: true, Words: "the last program did not stop by itself"},
 			},
 			Categories: []admin.Category{{Name: "order", KeyField: "client_id", Partitions: 48211, Records: 1204331}, {Name: "order.commands", Commands: true, Partitions: 12, Records: 900}, {Name: "price", Buckets: 64, Partitions: 64, Records: 12}}}},
-		"status-healthy":         statusView{admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: all handlers are up to date", OwnerWords: "process 4711 (orders@host) has the store open", StoreID: "3f2a9c", Generation: 1, Handlers: handlers[:2]}},
-		"status-empty":           statusView{admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: there is nothing to do", OwnerWords: "nobody has the store open", StoreID: "3f2a9c"}},
+		"status-healthy":         statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: all handlers are up to date", OwnerWords: "process 4711 (orders@host) has the store open", StoreID: "3f2a9c", Generation: 1, Handlers: handlers[:2]}},
+		"status-empty":           statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: there is nothing to do", OwnerWords: "nobody has the store open", StoreID: "3f2a9c"}},
 		"handlers":               handlersView{handlers},
 		"partitions":             partitionsView{Page: admin.Page[admin.Partition]{Items: partitions, Next: "WyJwIiwxXQ"}},
 		"partitions-none-halted": partitionsView{query: admin.PartitionQuery{Status: "halted"}},

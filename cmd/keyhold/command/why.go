@@ -55,6 +55,11 @@ func (v whyView) draw(p *page) {
 		}
 		drawSteps(p, u.Next)
 	}
+	for _, one := range v.Projections {
+		p.blank()
+		p.line(p.colours.dye(paintOf(one.State), clean(one.Words)))
+		drawSteps(p, []admin.Step{one.Next})
+	}
 }
 
 func drawSteps(p *page, all []admin.Step) {
