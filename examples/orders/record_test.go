@@ -35,7 +35,10 @@ func TestRecordRelease(t *testing.T) {
 	packed := packed(t, path)
 	store := openStore(t, path)
 	journal := journalOf(t, store)
-	files := map[string][]byte{"orders.db.gz": packed, "states.json": pretty(t, statesOf(t, journal)), "store.json": pretty(t, keptIn(t, store, journal))}
+	kept := keptIn(t, store, journal)
+	files := map[string][]byte{
+		"orders.db.gz": packed, "states.json": pretty(t, statesOf(t, journal)), "store.json": pretty(t, kept), "types.json": pretty(t, typesOf(t, store, kept.Replies)),
+	}
 	var lines bytes.Buffer
 	for _, e := range journal {
 		line, err := json.Marshal(e)
@@ -68,16 +71,16 @@ func live(t *testing.T, s *shop) {
 	if err := place("again"); !errors.Is(err, keyhold.ErrRejected) {
 		t.Fatalf("a second order of one id: %v", err)
 	}
-	s.place(t, "o-2", "c-1")
+	s.placeFor(t, "o-2", "c-1", 1700) // each for another amount
 	s.pay(t, "p-1", "o-1", 4200)
 	if _, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID("o-2"), &orders.CancelOrder{}); err != nil {
 		t.Fatal(err)
 	}
 	s.carrier.refuses("o-3") // which halts shipping for c-2
-	s.place(t, "o-3", "c-2")
-	s.place(t, "o-4", "c-2")
-	s.pay(t, "p-2", "o-4", 100) // too little
-	s.place(t, "o-5", "c-3")    // which notices sets aside
+	s.placeFor(t, "o-3", "c-2", 250)
+	s.placeFor(t, "o-4", "c-2", 9900)
+	s.pay(t, "p-2", "o-4", 100)     // too little
+	s.placeFor(t, "o-5", "c-3", 12) // which notices sets aside
 }
 
 func pretty(t *testing.T, v any) []byte {

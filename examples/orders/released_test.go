@@ -112,7 +112,14 @@ var readers = map[string][]string{
 // openRelease starts a shop on a database of any release: with a handler more, with snapshots as often as there can be, and keeping everything.
 func openRelease(t *testing.T, path string) *shop {
 	t.Helper()
+	return openReleaseRefusing(t, path, "")
+}
+
+// openReleaseRefusing is openRelease with a carrier that refuses an order.
+func openReleaseRefusing(t *testing.T, path, refused string) *shop {
+	t.Helper()
 	s := &shop{carrier: &carrier{}}
+	s.carrier.refuses(refused)
 	s.store = sqlite.New(sqlite.Config{Path: path, Setup: orders.CreateTables})
 	s.App = keyhold.New(keyhold.Config{
 		Name: "orders", Store: s.store, Transport: inline.New(), Logger: slog.New(slog.DiscardHandler), Retention: 100 * 365 * 24 * time.Hour,
@@ -235,6 +242,12 @@ func generic(t *testing.T, v any) (out any) {
 	return out
 }
 
+// tables are those of the handlers, with what of each is compared.
+var tables = map[string]string{
+	"shipments":         `SELECT order_id || ' of ' || client_id || ', ' || cents || ', recalled ' || recalled FROM shipments ORDER BY id`,
+	"orders_per_client": `SELECT client_id || ': ' || orders || ', ' || paid || ' paid, ' || cents FROM orders_per_client ORDER BY client_id`,
+}
+
 // keptIn reads what a store has besides the journal.
 func keptIn(t *testing.T, store *sqlite.Store, journal []stored) kept {
 	t.Helper()
@@ -287,8 +300,9 @@ func keptIn(t *testing.T, store *sqlite.Store, journal []stored) kept {
 		}
 	}
 	s := shop{store: store}
-	k.Rows["shipments"] = s.column(t, `SELECT order_id || ' of ' || client_id || ', ' || cents || ', recalled ' || recalled FROM shipments ORDER BY id`)
-	k.Rows["orders_per_client"] = s.column(t, `SELECT client_id || ': ' || orders || ', ' || paid || ' paid, ' || cents FROM orders_per_client ORDER BY client_id`)
+	for table, query := range tables {
+		k.Rows[table] = s.column(t, query)
+	}
 	return k
 }
 

@@ -51,7 +51,12 @@ func (s *shop) restart(t *testing.T) {
 
 func (s *shop) place(t *testing.T, id, client string) {
 	t.Helper()
-	if _, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID(id), &orders.PlaceOrder{ClientID: client, Cents: 4200}); err != nil {
+	s.placeFor(t, id, client, 4200)
+}
+
+func (s *shop) placeFor(t *testing.T, id, client string, cents int64) {
+	t.Helper()
+	if _, err := keyhold.Ask[*orders.Done](t.Context(), s.App, orders.Order.ID(id), &orders.PlaceOrder{ClientID: client, Cents: cents}); err != nil {
 		t.Fatal(err)
 	}
 }
