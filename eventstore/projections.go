@@ -37,6 +37,9 @@ type ProjectionBuilds interface {
 	// work, which sees all that it would commit after, and to which nothing can be added while it holds the writer. The events are also
 	// there where another unit of work of the same transaction committed them and nobody else sees them yet.
 	ReadPlaced(ctx context.Context, db SQL, after Position, categories []string, limit int) ([]Placed, error)
+	// Barren tells how far a build at a position may move without an event: to the end of what there is, where nothing of the categories is
+	// after the position and the end is thousands of events away; else it gives the position itself. Its cost grows with what lies between.
+	Barren(ctx context.Context, after Position, categories []string) (Position, error)
 	// DropBuild forgets a build that is [BuildOld], its tables included. One that is not there is no error. Where the tables cannot be
 	// dropped the build is forgotten nevertheless: they are [Projection].Left, and the error says why.
 	DropBuild(ctx context.Context, name string, number int) error
@@ -126,7 +129,7 @@ type ProjectionBuild struct {
 	SetUp   bool     // Setup has run
 	Tables  []string // by the names that readers use, in order
 
-	Position  Position  // of the last event that was applied or passed over
+	Position  Position  // of the last event that was applied or passed over, or behind it where only events of other categories followed
 	EventID   string    // of that event
 	EventTime time.Time // of that event; zero before the first
 	Moved     time.Time // when it last moved; zero = never
@@ -182,7 +185,7 @@ type ProjectionStep struct {
 	From  Position
 	To    Position // = From where no event was applied
 
-	Event     string    // id of the event at To
+	Event     string    // id of the event at To; of the one before where To is [ProjectionBuilds].Barren, and no event is counted
 	EventTime time.Time // of that event
 	Applied   int
 	Passed    int

@@ -20,7 +20,8 @@ type build struct {
 	id   buildID
 	who  string // in messages of the store
 
-	woken chan struct{} // holds a token when there may be something to do
+	woken  chan struct{} // holds a token when there may be something to do
+	others int           // lanes of other categories that grew since it was woken for them; guarded by the runtime
 
 	mu struct {
 		sync.Mutex
@@ -147,6 +148,13 @@ func (b *build) step(ctx context.Context) next {
 		if err := b.read(ctx); err != nil {
 			return b.trouble(ctx, "read on", err)
 		}
+		if len(b.page) == 0 {
+			if passed, err := b.passOthers(ctx); err != nil {
+				return b.trouble(ctx, "move past events of other categories", err)
+			} else if passed {
+				return next{}
+			}
+		}
 	}
 	making := b.own.State == eventstore.BuildMaking
 	switch {
@@ -234,6 +242,22 @@ func (b *build) read(ctx context.Context) error {
 	page, err := b.rt.cfg.Store.ReadPlaced(ctx, nil, b.own.Position, b.projection.Categories, b.size)
 	b.page, b.more = page, len(page) == b.size
 	return err
+}
+
+// passOthers moves past events of other categories, where they are many: else all that looks for what comes after the position looks through
+// them, the last stretch while nobody can write.
+func (b *build) passOthers(ctx context.Context) (bool, error) {
+	to, err := b.rt.cfg.Store.Barren(ctx, b.own.Position, b.projection.Categories)
+	if err != nil || to == b.own.Position {
+		return false, err
+	}
+	step := b.stepTo(to)
+	step.Event, step.EventTime = b.own.EventID, b.own.EventTime
+	if err := b.record(ctx, step); err != nil {
+		return false, err
+	}
+	b.moved(step)
+	return true, nil
 }
 
 // setUp runs Setup, in a transaction of its own.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -77,6 +78,7 @@ func TestSwitchThatCannotBeDoneHaltsTheBuildAndBlamesNoEvent(t *testing.T) {
 	b.same("halt", []any{h.Event.Type, h.Event.ID, h.Attempts, h.Reason}, []any{eventstore.AtSwitch, "", quick.Attempts, "retries exhausted"})
 	has(t, "report", h.Error)
 	has(t, "the switch", h.Event.String())
+	b.same("attempts after those seen", len(r.retried), 0)
 	b.same("blamed", blamed.Load(), int64(0))
 	rows, _ := b.tables()
 	b.same("seen by readers", rows, 20)
@@ -245,6 +247,40 @@ func TestTablesThatCannotBeDroppedKeepNobodyFromAnything(t *testing.T) {
 	b.alter(`DROP TABLE notes`)
 	r = b.start(sales(nil))
 	b.same("left", len(b.state("sales").Left), 0)
+	r.caughtUp("sales", 2)
+	b.exact()
+}
+
+func TestBuildMovesPastManyEventsOfOthersAndLosesNone(t *testing.T) {
+	t.Parallel()
+	b := onSQLite(t)
+	b.publish(nil, some(3)...)
+	r := b.start(sales(nil))
+	r.caughtUp("sales", 1)
+	before := b.build("sales", 1)
+	others := make([]event.Envelope, 1000)
+	for range 5 {
+		for i := range others {
+			others[i] = b.envelope(noise{})
+			others[i].Category = "other"
+		}
+		_, err := b.store.Begin("others").Commit(t.Context(), eventstore.Changes{Publish: others})
+		b.must(err)
+	}
+	tails := make([]event.Tail, manyOthers+1)
+	for i := range tails {
+		tails[i].Lane.Category = "other"
+	}
+	r.Wake(tails)
+	r.until(func() bool { return b.build("sales", 1).Position != before.Position })
+	after := b.build("sales", 1)
+	b.same("the event is the one before", []any{after.EventID, after.EventTime, after.Applied, after.Passed}, []any{before.EventID, before.EventTime, before.Applied, before.Passed})
+	lag, err := b.store.ProjectionLag(t.Context(), after.Position, nil)
+	b.must(err)
+	b.same("events of all after it", lag.Behind, uint64(0))
+	b.publish(r, some(3)...)
+	r.caughtUp("sales", 1)
+	b.act(r, eventstore.ProjectionAct{Kind: eventstore.ActRebuild})
 	r.caughtUp("sales", 2)
 	b.exact()
 }

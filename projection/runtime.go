@@ -74,6 +74,9 @@ type buildID struct {
 	number int
 }
 
+// manyOthers is how often others may grow before a build moves past what is not for it.
+const manyOthers = 5000
+
 const (
 	holdTime    = 50 * time.Millisecond
 	stretchTime = 250 * time.Millisecond
@@ -188,12 +191,13 @@ func (r *Runtime) inside() (all []string) {
 	return all
 }
 
-// Wake has builds read on that are given events of the lanes that grew. It does not block.
+// Wake has builds read on that are given events of the lanes that grew, and now and then the others. It does not block.
 func (r *Runtime) Wake(tails []event.Tail) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, b := range r.mu.builds {
-		if b.reads(tails) {
+		if b.others += len(tails); b.reads(tails) || b.others > manyOthers {
+			b.others = 0
 			b.wake()
 		}
 	}

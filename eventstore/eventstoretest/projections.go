@@ -179,6 +179,28 @@ var projections = []check{
 		f.same("after the first", lag(orders[0].Position, "order"), eventstore.ProjectionLag{Behind: 1, First: orders[1].Time, End: orders[1].Position})
 		f.same("at the end", lag(all[4].Position), eventstore.ProjectionLag{End: all[4].Position})
 	}},
+	{"a build may move past many events of others, and past none of its own", func(f *fixture) {
+		barren := func(after eventstore.Position, categories ...string) eventstore.Position {
+			f.Helper()
+			at, err := f.projections().Barren(f.ctx, after, categories)
+			f.must(err)
+			return at
+		}
+		f.publish(f.event("order", "a"))
+		orders := f.placedEvents("", "order")
+		f.publish(f.events("payment", "a", 10)...)
+		f.same("where there are few", barren(orders[0].Position, "order"), orders[0].Position)
+		for range 5 {
+			f.publish(f.events("payment", "a", 1000)...)
+		}
+		f.same("before one of its own", barren("", "order"), eventstore.Position(""))
+		f.same("of all", barren(orders[0].Position), orders[0].Position)
+		to := barren(orders[0].Position, "order")
+		f.same("after it", len(f.placedEvents(to)), 0)
+		f.publish(f.event("order", "a"))
+		f.same("of its own after it", len(f.placedEvents(to, "order")), 1)
+		f.same("moved there", barren(to, "order"), to)
+	}},
 	{"events come with their positions", func(f *fixture) {
 		f.publish(f.events("order", "a", 4)...)
 		var got []eventstore.Placed

@@ -70,6 +70,24 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 	return all, nil
 }
 
+// Barren implements [eventstore.ProjectionBuilds].
+func (s *Store) Barren(ctx context.Context, after eventstore.Position, categories []string) (end eventstore.Position, err error) {
+	const far = 4096
+	from, err := parsePosition(after)
+	if err != nil {
+		return after, err
+	}
+	end = after
+	err = s.read(ctx, func(d *data) {
+		p := eventstore.Projection{ProjectionDeclared: eventstore.ProjectionDeclared{Categories: categories}}
+		rest := d.log[d.logAfter(from):]
+		if len(rest) > far && !slices.ContainsFunc(rest, func(r *record) bool { return !r.Void() && d.isRead(&p, r.Category) }) {
+			end = eventstore.Position(strconv.FormatUint(rest[len(rest)-1].position, 10))
+		}
+	})
+	return end, err
+}
+
 // DeclareProjections implements [eventstore.ProjectionBuilds].
 func (s *Store) DeclareProjections(ctx context.Context, declared []eventstore.ProjectionDeclared) (all []eventstore.Projection, err error) {
 	err = s.change(ctx, func(d *data) error {

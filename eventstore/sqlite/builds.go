@@ -235,6 +235,30 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 	return found, nil
 }
 
+// Barren implements [eventstore.ProjectionBuilds].
+func (s *Store) Barren(ctx context.Context, after eventstore.Position, categories []string) (eventstore.Position, error) {
+	from, err := parsePosition(after)
+	if err != nil {
+		return after, err
+	}
+	to := after
+	err = s.read(ctx, func(r *readers) error {
+		var end int64 // before the search: what comes meanwhile may be what is searched for
+		if _, err := get(ctx, r, `SELECT coalesce(max(position), 0) FROM keyhold_log`, nil, &end); err != nil || end-from <= scanRun {
+			return err
+		}
+		found, err := placed(ctx, r, r.storeID, from, categories, 1)
+		if err == nil && len(found) == 0 {
+			to = position(end)
+		}
+		return err
+	})
+	if err != nil {
+		return after, fmt.Errorf("look for events after position %q: %w", after, err)
+	}
+	return to, nil
+}
+
 // placed reads run by run, as ReadAll does.
 func placed(ctx context.Context, q queryer, storeID string, after int64, categories []string, limit int) (found []eventstore.Placed, err error) {
 	var end int64
