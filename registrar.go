@@ -43,6 +43,7 @@ func (p *plan) register(types *codec.Registry, stored eventstore.Registered, sto
 		old, known := before[d.Name]
 		r.handler(d, old, known)
 	}
+	r.absent(stored.Handlers)
 	return r.out, errors.Join(r.faults...)
 }
 
