@@ -49,14 +49,14 @@ type ActResult struct {
 
 // Preview is what an act would do.
 type Preview struct {
-	Act      string   `json:"act"` // such as "skip shipping/client-17"
+	Act      string   `json:"act"` // such as "skip shipping client-17"
 	Now      *Unit    `json:"now,omitempty"`
 	Words    string   `json:"words"` // what it would do: "passes order:client-17 #5 (order.placed) without applying it"
 	Warnings []string `json:"warnings"`
 	Expect   *Expect  `json:"expect,omitempty"`
 }
 
-// Act does it, or refuses: [*UsageError], [*NotFoundError] (also for an act on the event of a key that was never seen), [*MovedError] when the unit is not in the state expected, or in none in which
+// Act does it, or refuses: [*UsageError], [*NotFoundError] (also for a key that was never seen), [*MovedError] when the unit is not in the state expected, or in none in which
 // that can be done, [eventstore.ErrInUse] for what cannot be done to a handler that a running program has. After
 // [eventstore.ErrUnknownCommit] it may have been done: look.
 func (d *Desk) Act(ctx context.Context, r ActRequest) (ActResult, error) {
@@ -115,9 +115,9 @@ func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.A
 	if r.From != nil {
 		act.Start = &eventstore.Start{Now: r.From.Now, From: r.From.Time}
 	}
-	p := Preview{Act: string(r.Kind) + " " + r.Unit().String(), Warnings: []string{}}
+	p := Preview{Act: Verb(string(r.Kind)) + " " + r.Handler + " " + r.Key, Warnings: []string{}}
 	if r.Key == "" {
-		p.Act = string(r.Kind) + " " + r.Handler
+		p.Act = Verb(string(r.Kind)) + " " + r.Handler
 		h, err := d.Handler(ctx, r.Handler)
 		if err == nil {
 			p.Words, p.Warnings = d.forHandler(r, &h)
@@ -128,10 +128,8 @@ func (d *Desk) prepare(ctx context.Context, r ActRequest) (Preview, eventstore.A
 	if err != nil {
 		return Preview{}, none, err
 	}
-	if needsStop(r.Kind) {
-		if err := d.known(ctx, s); err != nil {
-			return Preview{}, none, err
-		}
+	if err := d.known(ctx, s); err != nil {
+		return Preview{}, none, err
 	}
 	now := unitOf(s)
 	if now.Owner, err = d.owner(ctx); err != nil {
@@ -168,6 +166,14 @@ func (d *Desk) instead(k eventstore.ActKind, u *Unit) string {
 	return ""
 }
 
+// Verb is what the command calls a kind of act or job.
+func Verb(kind string) string {
+	if kind == string(eventstore.ActDeadLetter) {
+		return "dlq"
+	}
+	return kind
+}
+
 // needsStop reports whether an act is about the event at which a unit is stopped.
 func needsStop(k eventstore.ActKind) bool {
 	return k == eventstore.ActRetry || k == eventstore.ActSkip || k == eventstore.ActDeadLetter
@@ -196,6 +202,14 @@ func (r ActRequest) faults() (all []string) {
 		add("%s is done to one key: give it", r.Kind)
 	case ofHandler && r.Key != "":
 		add("%s is done to a whole handler: leave the key out", r.Kind)
+	}
+	if r.Kind == eventstore.ActRename && r.To != "" {
+		if err := event.CheckDeclaredName(r.To); err != nil {
+			add("%v", err)
+		}
+		if r.To == r.Handler {
+			add("%s has that name already", r.To)
+		}
 	}
 	if needsReason && strings.TrimSpace(r.Reason) == "" {
 		add("%s needs a reason: say why", r.Kind)
@@ -228,6 +242,9 @@ func (d *Desk) forUnit(k eventstore.ActKind, u *Unit) (words string, warnings []
 	which := typed(at, typ)
 	switch k {
 	case eventstore.ActRetry:
+		if fullOfParked(u) {
+			return fmt.Sprintf("has it apply %s first, in order, then go on with %s", ofMany(u.Parking.Count, "event that is set aside", "events that are set aside"), which), warnings
+		}
 		if parked {
 			return fmt.Sprintf("has it apply %s, from %s on, in order", ofMany(u.Parking.Count, "event that is set aside", "events that are set aside"), which), warnings
 		}
@@ -276,6 +293,9 @@ func (d *Desk) forHandler(r ActRequest, h *Handler) (words string, warnings []st
 		warnings = append(warnings, "the program must have the handler under the new name before it starts: else it is new to it, or missing")
 	case eventstore.ActRemove:
 		words = "forgets " + h.Name + ", its place in all lanes and what it set aside"
+		if !eventstore.HandlerKind(h.Kind).KeepsPlaces() {
+			warnings = append(warnings, "a program that still has it begins it anew, where its StartFrom says: it may apply everything again")
+		}
 		if h.Dead > 0 {
 			warnings = append(warnings, counted(h.Dead, "dead letter is", "dead letters are")+" forgotten")
 		}
@@ -331,6 +351,10 @@ func (d *Desk) refused(ctx context.Context, what string, act eventstore.Act, err
 		if act.Kind == eventstore.ActRetry {
 			d.acted(eventstore.ActRecord{Kind: act.Kind, Unit: act.Unit}) // the one who did it may not have got to tell the unit
 		}
+		if act.Unit.Key == "" {
+			h, _ := d.Handler(ctx, act.Unit.Name) // for words alone
+			return &MovedError{Act: what, Why: moved.Why, Handler: &h, err: err}
+		}
 		now := unitOf(moved.Now)
 		now.Owner, _ = d.owner(ctx) // for words alone
 		now.State = stateOf(&now)
@@ -342,7 +366,8 @@ func (d *Desk) refused(ctx context.Context, what string, act eventstore.Act, err
 		}
 		return &NotFoundError{What: "key of " + act.Unit.Name, Name: act.Unit.Key}
 	case errors.Is(err, eventstore.ErrInUse):
-		return fmt.Errorf("%s: %w: stop it first", what, err)
+		owner, _ := d.owner(ctx) // for words alone
+		return &inUseError{"handler", act.Unit.Name, owner}
 	case errors.Is(err, eventstore.ErrUnknownCommit):
 		d.acted(eventstore.ActRecord{Kind: act.Kind, Unit: act.Unit})
 		return fmt.Errorf("%s: it may have been done, look whether it was: %w", what, err)

@@ -47,7 +47,7 @@ func TestActOnAHaltSaysWhatItDidAndWhatItBreaks(t *testing.T) {
 				r := request(kind, ada, "the card is gone")
 				p, err := b.desk.Preview(b.Context(), r)
 				b.must(err)
-				b.same("preview", []any{p.Act, p.Words, p.Warnings}, []any{string(kind) + " shipping/ada", want.words, want.warnings})
+				b.same("preview", []any{p.Act, p.Words, p.Warnings}, []any{admin.Verb(string(kind)) + " shipping ada", want.words, want.warnings})
 				b.same("before", b.unit(ada).State, "halted") // a preview changes nothing
 				got, err := b.desk.Act(b.Context(), r)
 				b.must(err)
@@ -117,7 +117,7 @@ func TestActOnAStateThatMovedIsRefusedWithThePresentOne(t *testing.T) {
 			} {
 				err := do()
 				moved, ok := errors.AsType[*admin.MovedError](err)
-				if !ok || !errors.Is(err, eventstore.ErrStateMoved) || moved.Act != "skip shipping/ada" || moved.Why == "" || moved.Now == nil {
+				if !ok || !errors.Is(err, eventstore.ErrStateMoved) || moved.Act != "skip shipping ada" || moved.Why == "" || moved.Now == nil {
 					b.Fatalf("%s, %s: %v", what, name, err)
 				}
 				b.same(what+", "+name, moved.Now.State, why)
@@ -207,6 +207,8 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
+func badName(name string) string { return event.CheckName(name).Error() }
+
 func TestRequestsThatNothingWouldMakeRightAreRefusedWithAllFaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory.Open())
@@ -219,6 +221,7 @@ func TestRequestsThatNothingWouldMakeRightAreRefusedWithAllFaults(t *testing.T) 
 		{admin.ActRequest{}, `act "" is none: give retry, skip, dead-letter, pause, resume, rename, remove or reset; no handler or entity kind is named: give one; nobody is named who acts: give a name`},
 		{request(eventstore.ActSkip, event.Unit{Name: "shipping"}, " "), "skip is done to one key: give it; skip needs a reason: say why; nobody is named who acts: give a name"},
 		{admin.ActRequest{Kind: eventstore.ActRename, Handler: "shipping", Key: "ada", Actor: "ada"}, "rename is done to a whole handler: leave the key out; rename needs a reason: say why; a new name goes with rename, and with nothing else"},
+		{admin.ActRequest{Kind: eventstore.ActRename, Handler: "shipping", Actor: "ada", Reason: "x", To: "a:b"}, badName("a:b")},
 		{admin.ActRequest{Kind: eventstore.ActPause, Handler: "shipping", Actor: "ada", To: "x"}, "a new name goes with rename, and with nothing else"},
 		{admin.ActRequest{Kind: eventstore.ActReset, Handler: "shipping", Actor: "ada", Reason: "x"}, "where to begin goes with reset, and with nothing else"},
 		{admin.ActRequest{Kind: eventstore.ActReset, Handler: "shipping", Actor: "ada", Reason: "x", From: from}, "a handler begins now or at a time: give one of them"},
@@ -233,7 +236,7 @@ func TestRequestsThatNothingWouldMakeRightAreRefusedWithAllFaults(t *testing.T) 
 		}
 	}
 	if _, err := b.desk.Act(t.Context(), request(eventstore.ActPause, event.Unit{Name: "shipping", Key: "zoe"}, "")); !errors.Is(err, eventstore.ErrNotFound) ||
-		err.Error() != `no key of shipping is called "zoe"` {
+		err.Error() != `no event of category order has the key "zoe"; its keys are values of client_id` {
 		t.Errorf("act on a key that was never seen: %v", err)
 	}
 	for _, u := range []event.Unit{{Name: "shiping", Key: "ada"}, {Name: "shiping"}} {
@@ -252,7 +255,8 @@ func TestHandlersAreRenamedRemovedAndResetWhenNoProgramHasThem(t *testing.T) {
 		b.bury(ada, 1, "poison")
 		b.park(bob, 1, 2)
 		rename := admin.ActRequest{Kind: eventstore.ActRename, Handler: "shipping", To: "dispatch", Reason: "a better word"}
-		if _, err := b.desk.Act(b.Context(), rename); !errors.Is(err, eventstore.ErrInUse) {
+		inUse := "handler shipping is in use by " + b.owner() + ": stop it, or start a program without this handler"
+		if _, err := b.desk.Act(b.Context(), rename); !errors.Is(err, eventstore.ErrInUse) || err.Error() != inUse {
 			b.Fatalf("rename of one in use: %v", err)
 		}
 		// The program that starts next has none of them.
@@ -275,7 +279,8 @@ func TestHandlersAreRenamedRemovedAndResetWhenNoProgramHasThem(t *testing.T) {
 		p, err = b.desk.Preview(b.Context(), remove)
 		b.must(err)
 		b.same("remove", append([]string{p.Words}, p.Warnings...), []string{
-			"forgets dispatch, its place in all lanes and what it set aside", "1 dead letter is forgotten", "parked events of 1 key are forgotten", "2 events are never applied by it",
+			"forgets dispatch, its place in all lanes and what it set aside",
+			"a program that still has it begins it anew, where its StartFrom says: it may apply everything again", "1 dead letter is forgotten", "parked events of 1 key are forgotten", "2 events are never applied by it",
 		})
 		for _, r := range []admin.ActRequest{reset, remove} {
 			_, err = b.desk.Act(b.Context(), r)
@@ -311,7 +316,7 @@ func TestActWhoseOutcomeIsNotKnownIsTakenUpAllTheSame(t *testing.T) {
 	b.store = failing{b.store, fmt.Errorf("act: %w", eventstore.ErrUnknownCommit)}
 	d := b.deskOf(admin.Options{Actor: "ada", Live: live})
 	_, err := d.Act(t.Context(), request(eventstore.ActRetry, ada, ""))
-	if !errors.Is(err, eventstore.ErrUnknownCommit) || err.Error() != "retry shipping/ada: it may have been done, look whether it was: act: outcome of commit is unknown" {
+	if !errors.Is(err, eventstore.ErrUnknownCommit) || err.Error() != "retry shipping ada: it may have been done, look whether it was: act: outcome of commit is unknown" {
 		t.Errorf("act: %v", err)
 	}
 	b.same("told", told, []eventstore.ActRecord{{Kind: eventstore.ActRetry, Unit: ada}})

@@ -45,10 +45,13 @@ func (e *NotFoundError) Is(target error) bool { return target == eventstore.ErrN
 
 // MovedError: the state is not the one that an act was decided on. Nothing was changed. It is [eventstore.ErrStateMoved].
 type MovedError struct {
-	Act string `json:"act"` // such as "skip shipping/client-17"
+	Act string `json:"act"` // such as "skip shipping client-17"
 	Why string `json:"why"` // in words: "it is halted at order:client-17 #6"
 	Now *Unit  `json:"now,omitempty"`
-	Job *Job   `json:"job,omitempty"` // instead, for what is done to a job
+	// Instead of Now, for what is done to something else.
+	Job        *Job        `json:"job,omitempty"`
+	Handler    *Handler    `json:"handler,omitempty"`
+	Projection *Projection `json:"projection,omitempty"`
 	// Hint is the act that the present state asks for, where another was tried: "it is halted: keyhold partitions retry shipping client-17".
 	Hint string `json:"hint,omitempty"`
 
@@ -60,6 +63,23 @@ func (e *MovedError) Unwrap() error { return e.err }
 
 // Is reports whether target is [eventstore.ErrStateMoved].
 func (e *MovedError) Is(target error) bool { return target == eventstore.ErrStateMoved }
+
+// inUseError: a running program has it. It is [eventstore.ErrInUse].
+type inUseError struct {
+	what, name string
+	owner      *Owner
+}
+
+func (e *inUseError) Error() string {
+	by := "a running program: stop that"
+	if e.owner != nil {
+		by = e.owner.String() + ": stop it"
+	}
+	return fmt.Sprintf("%s %s is in use by %s, or start a program without this %s", e.what, e.name, by, e.what)
+}
+
+// Is reports whether target is [eventstore.ErrInUse].
+func (e *inUseError) Is(target error) bool { return target == eventstore.ErrInUse }
 
 // UsageError: a request that no state of the store would make right. It is [ErrUsage].
 type UsageError struct {

@@ -84,7 +84,7 @@ func (d *Desk) PlanJob(ctx context.Context, r JobRequest) (JobPlan, error) {
 	}
 	p.Words = fmt.Sprintf("would %s, in about %s", doing(r.Kind, n, r.Filter.Handler), age(time.Duration(n/r.Rate)*time.Second))
 	if n == 0 {
-		p.Words = "there is nothing to " + string(r.Kind)
+		p.Words = "there is nothing to " + Verb(string(r.Kind))
 		return p, nil
 	}
 	switch r.Kind {
@@ -231,7 +231,7 @@ func (d *Desk) jobOf(j eventstore.Job, owner *Owner) Job {
 	if left := j.Total - j.Handed; j.State == eventstore.JobRunning && left > 0 {
 		parts = append(parts, "about "+age(time.Duration(left)*time.Second/time.Duration(v.Rate))+" left")
 	}
-	v.Words = fmt.Sprintf("%s of %s: %s", j.Kind, f.Handler, strings.Join(parts, ", "))
+	v.Words = fmt.Sprintf("%s of %s: %s", Verb(string(j.Kind)), f.Handler, strings.Join(parts, ", "))
 	switch {
 	case over:
 	case d.opts.Live != nil:
@@ -256,15 +256,15 @@ func (d *Desk) Job(ctx context.Context, id int64) (Job, error) {
 	}
 	j, err := d.store.ReadJob(ctx, id)
 	if err != nil {
-		return Job{}, jobError(id, err)
+		return Job{}, d.jobError(id, err)
 	}
 	owner, err := d.owner(ctx)
 	return d.jobOf(j, owner), err
 }
 
-func jobError(id int64, err error) error {
+func (d *Desk) jobError(id int64, err error) error {
 	if errors.Is(err, eventstore.ErrNotFound) {
-		return &NotFoundError{What: "job", Name: strconv.FormatInt(id, 10)}
+		return &NotFoundError{What: "job", Name: strconv.FormatInt(id, 10), Hint: "See which there are: " + d.command("jobs ls", nil)}
 	}
 	return err
 }
@@ -323,7 +323,7 @@ func (d *Desk) onJob(ctx context.Context, id int64, kind eventstore.ActKind, act
 		return Job{}, &MovedError{Act: fmt.Sprintf("%s %d", kind, id), Why: fmt.Sprintf("it is %s", moved.Now.State), Job: &now, err: err}
 	}
 	if err != nil {
-		return Job{}, jobError(id, err)
+		return Job{}, d.jobError(id, err)
 	}
 	d.acted(eventstore.ActRecord{Kind: kind, Job: id})
 	return d.jobOf(j, owner), nil

@@ -165,7 +165,7 @@ func TestListsRefuseLimitsCursorsAndNamesThatAreNone(t *testing.T) {
 		}
 	}
 	_, err = b.desk.Partitions(ctx, admin.PartitionQuery{Status: "hlated", Limit: -1})
-	if err == nil || err.Error() != `limit is -1: give 1 to 10000, 0 for 100; status "hlated" is none: give one of [done behind trying halted parking paused]` {
+	if err == nil || err.Error() != `limit is -1: give 1 to 10000, 0 for 100; status "hlated" is none: give done, behind, trying, halted, parking or paused` {
 		t.Errorf("two faults: %v", err)
 	}
 	_, err = b.desk.Partitions(ctx, admin.PartitionQuery{Category: "odrer"})

@@ -42,7 +42,7 @@ func (d *Desk) Partitions(ctx context.Context, q PartitionQuery) (Page[Partition
 	var after eventstore.PartitionPlace
 	p, err := page("partitions", q.Limit, q.Cursor, &after)
 	if q.Status != "" && !slices.Contains(statuses, eventstore.Status(q.Status)) {
-		err = joinUsage(err, fmt.Sprintf("status %q is none: give one of %v", q.Status, statuses))
+		err = joinUsage(err, fmt.Sprintf("status %q is none: give done, behind, trying, halted, parking or paused", q.Status))
 	}
 	if err = d.begin(err); err != nil {
 		return Page[Partition]{}, err

@@ -292,7 +292,11 @@ func (d *Desk) ActOnProjection(ctx context.Context, r ProjectionRequest) (ActRes
 	}
 	done, err := d.store.ActOnProjection(ctx, act)
 	if moved, ok := errors.AsType[*eventstore.ProjectionMovedError](err); ok {
-		return ActResult{}, &MovedError{Act: fmt.Sprintf("%s projection %s", r.Kind, r.Name), Why: moved.Why, err: err}
+		now, _ := d.Projection(ctx, r.Name) // for words alone
+		return ActResult{}, &MovedError{Act: fmt.Sprintf("%s projection %s", r.Kind, r.Name), Why: moved.Why, Projection: &now, err: err}
+	}
+	if errors.Is(err, eventstore.ErrInUse) && owner != nil {
+		return ActResult{}, &inUseError{"projection", r.Name, owner}
 	}
 	if err != nil {
 		return ActResult{}, err

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -35,6 +37,9 @@ func (d *Desk) reasons(v *Unit) []string {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if h := v.Halt; h != nil {
 		add("halted for %s at %s: %s", d.since(h.Since), typed(h.At, h.Type), because(h.Reason, h.Attempts, h.Error))
+	}
+	if fullOfParked(v) {
+		add("there is no room to set more aside: a retry applies what is set aside first, which makes room")
 	}
 	if p := v.Pause; p != nil {
 		add("paused for %s %s", d.since(p.Since), by(p.Actor, p.Reason))
@@ -81,6 +86,11 @@ func absentWords(lag uint64) string {
 		return "what comes is kept for it, and not applied"
 	}
 	return ofMany(lag, "event is", "events are") + " kept for it, and not applied"
+}
+
+// fullOfParked reports whether a unit is halted because it may set nothing more aside.
+func fullOfParked(v *Unit) bool {
+	return v.Halt != nil && v.Halt.Reason == eventstore.TooManyParked && v.Parking != nil
 }
 
 // stopOf says what the start of a program does not change for a unit that waits for a person; "" for one that does not.
@@ -212,16 +222,27 @@ func (d *Desk) steps(v *Unit) []Step {
 	if v.Pause != nil {
 		add("have it go on", d.cmdUnit("resume", v))
 	}
+	var seen, decided []string
+	if v.Expect != nil {
+		seen = []string{"--expect", strconv.FormatUint(v.Expect.Sequence, 10)}
+		decided = slices.Concat(seen, reasonFlag)
+	}
 	switch {
+	case fullOfParked(v):
+		add("look at what the events hold", d.cmdUnit("show", v, "--data"))
+		add("apply what is set aside first, in order, then go on with this event, once the cause is mended", d.cmdUnit("retry", v, seen...))
+		add("keep this event as a dead letter; what is set aside stays so", d.cmdUnit("dlq", v, decided...))
+		add("go on without this event, for good; what is set aside stays so", d.cmdUnit("skip", v, decided...))
 	case v.Halt != nil:
 		add("look at what the event holds", d.cmdUnit("show", v, "--data"))
-		add("try the event again, once the cause is mended", d.cmdUnit("retry", v))
-		add("keep it as a dead letter and go on without it", d.cmdUnit("dlq", v, reasonFlag...))
-		add("go on without it, for good", d.cmdUnit("skip", v, reasonFlag...))
+		add("try the event again, once the cause is mended", d.cmdUnit("retry", v, seen...))
+		add("keep it as a dead letter and go on without it", d.cmdUnit("dlq", v, decided...))
+		add("go on without it, for good", d.cmdUnit("skip", v, decided...))
 	case v.Parking != nil && !v.Parking.First.Due:
-		add("apply what is set aside, once the cause is mended", d.cmdUnit("retry", v))
-		add("keep the first as a dead letter and apply the others", d.cmdUnit("dlq", v, reasonFlag...))
-		add("drop the first and apply the others", d.cmdUnit("skip", v, reasonFlag...))
+		add("look at what the events hold", d.cmdUnit("show", v, "--data"))
+		add("apply what is set aside, once the cause is mended", d.cmdUnit("retry", v, seen...))
+		add("keep the first as a dead letter and apply the others", d.cmdUnit("dlq", v, decided...))
+		add("drop the first and apply the others", d.cmdUnit("skip", v, decided...))
 	}
 	if v.State == stateWaiting {
 		add("start the program that knows the type", "")

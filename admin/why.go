@@ -190,7 +190,7 @@ func (x *Explanation) words() string {
 		return "no handler reads " + what
 	case x.Category == "":
 		u := &x.Units[0].Unit
-		return u.Handler + "/" + u.Key + ": " + u.Words
+		return u.Handler + " " + u.Key + ": " + u.Words
 	case stopped == 0:
 		return fmt.Sprintf("nothing stops %s at %s", ofMany(len(x.Units), "reader", "readers"), what) + x.halts()
 	}

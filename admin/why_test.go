@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,9 +47,9 @@ func TestWhyExplainsAHaltAndWhatWaitsBehindIt(t *testing.T) {
 			  halted for 4 m at order:ada #2 (order.placed): retries exhausted after 5 attempts: card declined
 			  4 events wait behind it: order.paid (4 m), order.placed (3 m), order.placed (2 m), …
 			  > look at what the event holds: keyhold partitions show shipping ada --data
-			  > try the event again, once the cause is mended: keyhold partitions retry shipping ada
-			  > keep it as a dead letter and go on without it: keyhold partitions dlq shipping ada --reason …
-			  > go on without it, for good: keyhold partitions skip shipping ada --reason …
+			  > try the event again, once the cause is mended: keyhold partitions retry shipping ada --expect 2
+			  > keep it as a dead letter and go on without it: keyhold partitions dlq shipping ada --expect 2 --reason …
+			  > go on without it, for good: keyhold partitions skip shipping ada --expect 2 --reason …
 			billing/ada behind
 			  6 events are to be applied, nothing known is in the way
 			  6 events wait: order.placed (6 m), order.placed (5 m), order.paid (4 m), …`)
@@ -75,9 +76,10 @@ func TestWhyExplainsPausesParkingAndAttempts(t *testing.T) {
 			shipping/ada parking
 			  3 events are set aside, in order, for 10 m, the first is order:ada #1 (order.placed): retries exhausted after 5 attempts: card declined
 			  2 events wait behind it: order.placed (2 m), order.placed (1 m)
-			  > apply what is set aside, once the cause is mended: keyhold partitions retry shipping ada
-			  > keep the first as a dead letter and apply the others: keyhold partitions dlq shipping ada --reason …
-			  > drop the first and apply the others: keyhold partitions skip shipping ada --reason …
+			  > look at what the events hold: keyhold partitions show shipping ada --data
+			  > apply what is set aside, once the cause is mended: keyhold partitions retry shipping ada --expect 1
+			  > keep the first as a dead letter and apply the others: keyhold partitions dlq shipping ada --expect 1 --reason …
+			  > drop the first and apply the others: keyhold partitions skip shipping ada --expect 1 --reason …
 			billing/ada paused
 			  the whole of billing is paused for 2 h by eve: stock-taking
 			  3 events wait: order.placed (3 m), order.placed (2 m), order.placed (1 m)
@@ -94,6 +96,38 @@ func TestWhyExplainsPausesParkingAndAttempts(t *testing.T) {
 			  order:bob #1 (order.placed) failed 2 times, last 3 s ago: card declined; it is tried again in 5 s
 			  the process may have died of order:bob #1 (order.placed) 2 times, 1 of them with no other suspect beside it
 			  1 event waits behind it: order.placed (1 m)`)
+	})
+}
+
+// A key that may set nothing more aside is halted at the next event, and what is set aside comes first all the same.
+func TestWhyTellsThatARetryMakesRoomForWhatIsSetAside(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		b.publish("ada", "order.placed", "order.placed", "order.placed")
+		b.park(ada, 1, 2)
+		b.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: ada}, Halt: &eventstore.Halt{
+			Unit: ada, Lane: lane("ada"), Sequence: 3, EventID: b.eventAt("ada", 3), EventType: "order.placed",
+			Reason: eventstore.TooManyParked, Since: noon.Add(-4 * time.Minute),
+		}})
+		x := b.why(b.desk, admin.WhyQuery{Handler: "shipping", Key: "ada"})
+		b.text("why", x[1:], `
+			shipping/ada halted
+			  halted for 4 m at order:ada #3 (order.placed): too many parked
+			  there is no room to set more aside: a retry applies what is set aside first, which makes room
+			  2 events are set aside, in order, for 10 m, the first is order:ada #1 (order.placed): retries exhausted after 5 attempts: card declined
+			  2 events wait behind it: order.placed (2 m), order.placed (1 m)
+			  > look at what the events hold: keyhold partitions show shipping ada --data
+			  > apply what is set aside first, in order, then go on with this event, once the cause is mended: keyhold partitions retry shipping ada --expect 3
+			  > keep this event as a dead letter; what is set aside stays so: keyhold partitions dlq shipping ada --expect 3 --reason …
+			  > go on without this event, for good; what is set aside stays so: keyhold partitions skip shipping ada --expect 3 --reason …`)
+		r := request(eventstore.ActRetry, ada, "")
+		p, err := b.desk.Preview(b.Context(), r)
+		b.must(err)
+		b.same("preview", p.Words, "has it apply 2 events that are set aside first, in order, then go on with order:ada #3 (order.placed)")
+		done, err := b.desk.Act(b.Context(), r)
+		b.must(err)
+		if !strings.HasSuffix(done.Detail, "now applies its parked events first") {
+			b.Errorf("retry: %s", done.Detail)
+		}
 	})
 }
 
@@ -123,7 +157,7 @@ func TestWhyOfAHandlerIsAboutItAlone(t *testing.T) {
 		b.bury(ada, 1, "poison")
 		b.advance(ada, 1, 2)
 		want := `
-			shipping/ada: everything is applied
+			shipping ada: everything is applied
 			shipping/ada done
 			  everything is applied
 			  1 dead letter is kept of it
@@ -192,7 +226,7 @@ func TestAKeyThatNoEventHasIsNotFound(t *testing.T) {
 			}
 		}
 		b.text("an entity that has events alone", b.why(b.desk, admin.WhyQuery{Handler: "order", Key: "o-17"}), `
-			order/o-17: everything is applied
+			order o-17: everything is applied
 			order/o-17 done
 			  everything is applied`)
 	})

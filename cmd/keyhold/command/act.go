@@ -70,6 +70,7 @@ over the stopped partitions of the handler that the filters select, or over --al
 	f.BoolVar(&dryRun, "dry-run", false, "tell what would be done, and do nothing")
 	sign.define(f, a.reason)
 	many.define(c, false)
+	s.completeFlag(c, "because", s.stopReasons)
 	s.complete(c, s.handlers, s.stoppedKeys)
 	return c
 }
@@ -98,7 +99,7 @@ func (r *run) seen(ctx context.Context, d *admin.Desk, u event.Unit, expect uint
 	if now.Expect != nil && now.Expect.Sequence > 0 {
 		why = "it is stopped at " + now.Expect.String()
 	}
-	return nil, &admin.MovedError{Act: r.command.Name() + " " + u.String(), Why: why + ", not at #" + count(expect), Now: &now}
+	return nil, &admin.MovedError{Act: r.command.Name() + " " + u.Name + " " + u.Key, Why: why + ", not at #" + count(expect), Now: &now}
 }
 
 // act does one act, or tells what it would do.
@@ -132,7 +133,7 @@ func (v previewView) draw(p *page) {
 type doneView struct{ admin.ActResult }
 
 func (v doneView) draw(p *page) {
-	what := clean(string(v.Kind)) + " " + clean(v.Handler)
+	what := clean(admin.Verb(string(v.Kind))) + " " + clean(v.Handler)
 	if v.Key != "" {
 		what += " " + clean(v.Key)
 	}

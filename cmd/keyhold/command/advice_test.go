@@ -120,9 +120,15 @@ func halted(t *testing.T, path string, keys []string) {
 		}
 	}
 	must(store.SaveRegistry(ctx, eventstore.Registered{
-		Categories: []eventstore.Category{{Name: "order", KeyField: "client_id"}},
-		Handlers:   []eventstore.Handler{{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.placed"}, Since: night}},
+		Categories: []eventstore.Category{{Name: "order", KeyField: "client_id"}, {Name: "order.commands", Commands: true}},
+		Handlers: []eventstore.Handler{
+			{Name: "order", Kind: eventstore.EntityKind, Categories: []string{"order.commands"}, Since: night},
+			{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.placed"}, Since: night},
+		},
 	}, nil))
+	_, err := store.Begin("test").Commit(ctx, eventstore.Changes{Publish: []event.Envelope{{
+		ID: "c-1", Type: "order.cancel", Version: 1, Encoding: event.JSON, Data: []byte(`{}`), Category: "order.commands", Key: "o-1", Time: night}}})
+	must(err)
 	for i, key := range keys {
 		u, id := event.Unit{Name: "shipping", Key: key}, fmt.Sprintf("e-%d", i)
 		_, err := store.Begin("test").Commit(ctx, eventstore.Changes{Publish: []event.Envelope{{

@@ -81,7 +81,7 @@ func (v auditView) draw(p *page) {
 			when = stamp(a.Time)
 		}
 		t.rows = append(t.rows, []cell{
-			{text: strconv.FormatInt(a.ID, 10)}, {text: when}, plain(a.Actor), plain(string(a.Kind)), plain(to), plain(at), plain(a.Reason), plain(a.Detail), {text: job},
+			{text: strconv.FormatInt(a.ID, 10)}, {text: when}, plain(a.Actor), plain(admin.Verb(string(a.Kind))), plain(to), plain(at), plain(a.Reason), plain(a.Detail), {text: job},
 		})
 	}
 	p.table(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // offered is how many completions a shell gets at most.
@@ -170,6 +171,66 @@ func letters(ctx context.Context, d *admin.Desk, f admin.Filter, value func(admi
 		}
 	}
 	return found, err
+}
+
+// deadReasons are those of dead letters, of the handler named before if one is.
+func (s *setting) deadReasons(ctx context.Context, d *admin.Desk, before []string) ([]cobra.Completion, error) {
+	handler := ""
+	if len(before) > 0 {
+		handler = before[0]
+	}
+	groups, _, err := d.DeadGroups(ctx, handler)
+	var found []cobra.Completion
+	for _, g := range groups {
+		found = append(found, g.Reason)
+	}
+	return distinct(found), err
+}
+
+// stopReasons are those of halts and of parked events.
+func (s *setting) stopReasons(ctx context.Context, d *admin.Desk, before []string) ([]cobra.Completion, error) {
+	q := admin.UnitQuery{Limit: offered}
+	if len(before) > 0 {
+		q.Handler = before[0]
+	}
+	halts, err := d.Halts(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	parking, err := d.Parking(ctx, q)
+	var found []cobra.Completion
+	for _, h := range halts.Items {
+		found = append(found, h.Reason)
+	}
+	for _, p := range parking.Items {
+		found = append(found, p.First.Reason)
+	}
+	return distinct(found), err
+}
+
+func distinct(all []cobra.Completion) []cobra.Completion {
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(one cobra.Completion) bool { return one == "" })
+}
+
+// entities are the kinds, and the ids of those that were sent commands.
+func (s *setting) entities(ctx context.Context, d *admin.Desk, _ []string) ([]cobra.Completion, error) {
+	all, err := d.Handlers(ctx)
+	var found []cobra.Completion
+	for _, h := range all {
+		if h.Kind != string(eventstore.EntityKind) {
+			continue
+		}
+		found = append(found, h.Name+"/")
+		page, err := d.Partitions(ctx, admin.PartitionQuery{Handler: h.Name, Limit: offered})
+		if err != nil {
+			return found, err
+		}
+		for _, p := range page.Items {
+			found = append(found, h.Name+"/"+p.Key)
+		}
+	}
+	return distinct(found), err
 }
 
 func (s *setting) jobIDs(ctx context.Context, d *admin.Desk, _ []string) ([]cobra.Completion, error) {

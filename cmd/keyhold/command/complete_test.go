@@ -55,6 +55,10 @@ func TestCompletionComesFromTheStore(t *testing.T) {
 		{"events cat o", []string{"order"}},
 		{"events cat order client-4", []string{"client-4"}},
 		{"handlers rename clients _", nil},
+		{"dlq ls --because _", []string{"poison", "retries exhausted"}},
+		{"dlq replay shipping --because p", []string{"poison"}},
+		{"partitions retry shipping --because _", []string{"poison", "retries exhausted"}},
+		{"partitions retry billing --because _", []string{"poison"}},
 	} {
 		words := strings.Fields(c.typed)
 		if words[len(words)-1] == "_" {
@@ -67,6 +71,15 @@ func TestCompletionComesFromTheStore(t *testing.T) {
 	// Those that are stopped come first, then the others.
 	if got := d.completed(t, "partitions", "show", "shipping", ""); len(got) != 12 || cmp.Diff(got[:4], []string{"client-4", "client-7", "client-5", "client-1"}) != "" {
 		t.Errorf("keys in the order %v", got)
+	}
+}
+
+func TestEntitiesAreCompletedByKindAndId(t *testing.T) {
+	t.Parallel()
+	d := setupEmpty(t)
+	halted(t, d.db, []string{"client-1"})
+	if diff := cmp.Diff([]string{"order/", "order/o-1"}, d.completed(t, "events", "cat", "--entity", "or")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

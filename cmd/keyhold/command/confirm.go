@@ -22,7 +22,11 @@ func (r *run) confirm(c confirmation) error {
 		return nil
 	}
 	if !r.env.terminal(r.in).is {
-		return misused("Look at what it would do with --dry-run; then give --yes.", "%s: this asks before it acts, and there is no terminal to answer at", r.command.CommandPath())
+		advice := "Give --yes if you mean it."
+		if r.command.Flags().Lookup("dry-run") != nil {
+			advice = "Look at what it would do with --dry-run; then give --yes."
+		}
+		return misused(advice, "%s: this asks before it acts, and there is no terminal to answer at", r.command.CommandPath())
 	}
 	text, err := r.drawn(c.view)
 	if err != nil {

@@ -60,6 +60,7 @@ func (s *setting) deadList() *cobra.Command {
 	s.complete(c, s.handlers)
 	s.completeFlag(c, "handler", s.handlers)
 	s.completeFlag(c, "type", s.types)
+	s.completeFlag(c, "because", s.deadReasons)
 	return c
 }
 
@@ -257,6 +258,7 @@ program does it, at --rate; the order of events that are through already cannot 
 	c.Flags().StringVar(&category, "category", "", "`CATEGORY` of the event with this sequence, where the handler reads several; name:backfill for the backfill lane")
 	sign.define(c.Flags(), kind == eventstore.JobPurge)
 	many.define(c, true)
+	s.completeFlag(c, "because", s.deadReasons)
 	s.complete(c, s.handlers, s.deadKeys, s.deadSequences)
 	s.completeFlag(c, "type", s.types)
 	return c

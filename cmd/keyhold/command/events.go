@@ -103,6 +103,7 @@ func (s *setting) eventsCat() *cobra.Command {
 	c.Flags().IntVar(&g.query.Limit, "limit", admin.DefaultLimit, "at most `N`, up to "+count(admin.MaxLimit))
 	c.Flags().StringVar(&g.after, "after", "", "begin after this sequence of the partition or version of the entity, or after the `CURSOR` that a page ended with")
 	s.complete(c, s.categories, s.keys)
+	s.completeFlag(c, "entity", s.entities)
 	return c
 }
 
@@ -221,6 +222,7 @@ func (s *setting) eventsTail() *cobra.Command {
 	g.define(c)
 	tailFlags(c.Flags(), &last, &every)
 	s.complete(c, s.categories, s.keys)
+	s.completeFlag(c, "entity", s.entities)
 	return c
 }
 

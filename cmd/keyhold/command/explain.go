@@ -32,7 +32,9 @@ func (r *run) explain(err error) error {
 	switch {
 	case errors.Is(err, admin.ErrUsage):
 		return &fault{code: ExitUsage, err: err, advice: "See " + r.command.CommandPath() + " --help."}
-	case errors.Is(err, eventstore.ErrInUse), errors.Is(err, eventstore.ErrOwned):
+	case errors.Is(err, eventstore.ErrInUse): // it says what to stop
+		return &fault{code: ExitMoved, err: err}
+	case errors.Is(err, eventstore.ErrOwned):
 		return &fault{code: ExitMoved, err: err, advice: "Stop the program that uses it, then run this again."}
 	case errors.Is(err, eventstore.ErrUnknownCommit):
 		return &fault{code: ExitError, err: err, advice: "It may have been done. Look whether it was: " + r.typed() + " audit --limit 5"}
@@ -69,6 +71,10 @@ func (r *run) moved(err *admin.MovedError) string {
 		v = unitView{Unit: *err.Now, brief: true}
 	case err.Job != nil:
 		v = jobView{Job: *err.Job}
+	case err.Handler != nil && err.Handler.Name != "":
+		v = handlersView{[]admin.Handler{*err.Handler}}
+	case err.Projection != nil && err.Projection.Name != "":
+		v = projectionView{*err.Projection}
 	default:
 		return ""
 	}

@@ -148,7 +148,7 @@ func (v jobsView) draw(p *page) {
 	}}
 	for _, j := range v.Items {
 		t.rows = append(t.rows, []cell{
-			{text: strconv.FormatInt(j.ID, 10)}, plain(string(j.Kind)), plain(j.Filter.Handler), jobState(j), {text: count(j.Through)}, tally(j.Failed, bad),
+			{text: strconv.FormatInt(j.ID, 10)}, plain(admin.Verb(string(j.Kind))), plain(j.Filter.Handler), jobState(j), {text: count(j.Through)}, tally(j.Failed, bad),
 			tally(j.Waiting, asIs), {text: count(j.Total)}, {text: left(j)}, {text: suffix(p.ago(j.Began), " ago")}, plain(j.Actor), plain(j.Reason),
 			{text: fmt.Sprintf("%d/s", j.Rate)}, {text: stamp(j.Changed)},
 		})
@@ -197,7 +197,7 @@ func (v jobView) timeless() any {
 
 func (v jobView) draw(p *page) {
 	state := jobState(v.Job)
-	p.line(fmt.Sprintf("job %d, %s of %s: ", v.ID, clean(string(v.Kind)), clean(v.Filter.Handler)) + p.colours.dye(state.paint, state.text))
+	p.line(fmt.Sprintf("job %d, %s of %s: ", v.ID, clean(admin.Verb(string(v.Kind))), clean(v.Filter.Handler)) + p.colours.dye(state.paint, state.text))
 	p.line(bar(v.Job))
 	var f fields
 	if v.Failed > 0 {
@@ -214,7 +214,13 @@ func (v jobView) draw(p *page) {
 	f.add("at work", v.Live)
 	p.fields(f)
 	if !over(v.Job) && !v.followed {
-		p.hint(fmt.Sprintf("%s jobs watch %d", p.typed, v.ID))
+		p.hint(fmt.Sprintf("Follow it: %s jobs watch %d", p.typed, v.ID))
+	}
+	if v.State == eventstore.JobDone && v.Kind == eventstore.JobRetry {
+		see := func(status string) string {
+			return admin.CommandLine(p.typed, "partitions ls", []string{"--status", status}, v.Filter.Handler)
+		}
+		p.hint("What fails again stops again; see which: " + see("halted") + " (or --status parking)")
 	}
 }
 
@@ -226,7 +232,11 @@ func bar(j admin.Job) string {
 	if j.Total > 0 {
 		full = min(ended*width/j.Total, width)
 	}
-	return fmt.Sprintf("[%s%s] %s of %s", strings.Repeat("#", full), strings.Repeat(".", width-full), count(ended), count(j.Total))
+	what := ""
+	if j.Kind == eventstore.JobRetry {
+		what = "handed back to the program: "
+	}
+	return fmt.Sprintf("[%s%s] "+what+"%s of %s", strings.Repeat("#", full), strings.Repeat(".", width-full), count(ended), count(j.Total))
 }
 
 // selects tells a filter in words.
@@ -255,7 +265,7 @@ func (s *setting) jobsShow() *cobra.Command {
 		Short: "Show one job",
 		Args:  exactly("JOB"),
 		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, args []string) error {
-			id, err := jobID(args[0])
+			id, err := r.jobID(args[0])
 			if err != nil {
 				return err
 			}
@@ -277,7 +287,7 @@ func (s *setting) jobsWatch() *cobra.Command {
 		Short: "Show how far a job is, until it is over",
 		Args:  exactly("JOB"),
 		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, args []string) error {
-			id, err := jobID(args[0])
+			id, err := r.jobID(args[0])
 			if err != nil {
 				return err
 			}
@@ -316,7 +326,7 @@ func (s *setting) jobsAct(verb, short string, do func(*admin.Desk, context.Conte
 		Short: short,
 		Args:  exactly("JOB"),
 		RunE: s.open(func(ctx context.Context, r *run, d *admin.Desk, args []string) error {
-			id, err := jobID(args[0])
+			id, err := r.jobID(args[0])
 			if err != nil {
 				return err
 			}
@@ -332,10 +342,10 @@ func (s *setting) jobsAct(verb, short string, do func(*admin.Desk, context.Conte
 	return c
 }
 
-func jobID(text string) (int64, error) {
+func (r *run) jobID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, misused("Jobs have numbers; jobs ls shows them.", "%q is no number of a job", text)
+		return 0, misused("Jobs have numbers; see "+r.typed()+" jobs ls.", "%q is no number of a job", text)
 	}
 	return id, nil
 }

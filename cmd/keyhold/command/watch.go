@@ -24,6 +24,9 @@ func (w *watching) define(flags *pflag.FlagSet) {
 // watch shows a view, once or again and again until ctx is done. A terminal is redrawn in place, and only when the picture has
 // changed; anywhere else a view is appended when what it tells has changed, which the time that has gone by is not.
 func (r *run) watch(ctx context.Context, w watching, look func(context.Context) (view, error)) error {
+	if !w.on && r.command.Flags().Changed("every") {
+		return misused("Add --watch, or leave --every out.", "%s: --every goes with --watch", r.command.CommandPath())
+	}
 	if !w.on {
 		v, err := look(ctx)
 		if err != nil {
