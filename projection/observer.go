@@ -14,7 +14,7 @@ import (
 type Observer struct {
 	Moved        func(Progress)                                   // a transaction committed
 	CaughtUp     func(Build)                                      // nothing is left to apply, for now
-	Retried      func(Build, *event.Envelope, int, error)         // this attempt failed, counted from 1; the envelope is nil for Setup
+	Retried      func(Build, *event.Envelope, int, error)         // this attempt failed, counted from 1; the envelope is nil for Setup and the switch
 	Halted       func(Build, eventstore.ProjectionHalt)           // durably
 	WaitsForType func(Build, *event.Envelope)                     // for a newer program
 	Switched     func(now Build, before int)                      // the build has taken the place of another

@@ -70,6 +70,36 @@ var salesProjectionV2 = keyhold.Projection[*salesByDayV2]{
 	On:  keyhold.ProjectionCases[*salesByDayV2]{keyhold.Project((*salesByDayV2).sold)},
 }
 
+// What is sold, by show: tables with a foreign key and an index.
+
+type seats struct{}
+
+func (*seats) sold(ctx keyhold.ProjectionContext, e TicketSold) error {
+	if _, err := ctx.Tx().ExecContext(ctx, `INSERT INTO `+ctx.Table("shows")+` (name) VALUES ($1) ON CONFLICT DO NOTHING`, e.Show); err != nil {
+		return err
+	}
+	_, err := ctx.Tx().ExecContext(ctx, `INSERT INTO `+ctx.Table("seats")+` (show, cents) VALUES ($1, $2)`, e.Show, e.Cents)
+	return err
+}
+
+var seatsProjection = keyhold.Projection[*seats]{
+	Name: "seats", Categories: []string{"ticket"},
+	Setup: func(ctx keyhold.ProjectionContext) error {
+		for _, statement := range []string{
+			`CREATE TABLE ` + ctx.Table("shows") + ` (name TEXT PRIMARY KEY)`,
+			`CREATE TABLE ` + ctx.Table("seats") + ` (show TEXT NOT NULL REFERENCES ` + ctx.Table("shows") + `, cents INTEGER NOT NULL)`,
+			`CREATE INDEX ` + ctx.Table("seats") + `_by_show ON ` + ctx.Table("seats") + ` (show)`,
+		} {
+			if _, err := ctx.Tx().ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	New: func() *seats { return &seats{} },
+	On:  keyhold.ProjectionCases[*seats]{keyhold.Project((*seats).sold)},
+}
+
 func takings(ctx context.Context, db *sql.DB, day string) (tickets, cents int64, err error) {
 	err = db.QueryRowContext(ctx, `SELECT tickets, cents FROM sales_by_day WHERE day = $1`, day).Scan(&tickets, &cents)
 	return tickets, cents, err
@@ -168,6 +198,42 @@ func TestProjectionsOfTheGuide(t *testing.T) {
 	p, err := app.Admin().Projection(ctx, "sales-by-day")
 	if err != nil || p.State != "current" || !p.Declared {
 		t.Fatalf("%+v %v", p, err)
+	}
+}
+
+func TestRebuildOfTablesWithAnIndexAndAForeignKey(t *testing.T) {
+	t.Parallel()
+	ctx, store := t.Context(), sqlite.Open(filepath.Join(t.TempDir(), "tickets.db"))
+	app := openBoxOffice(t, store, seatsProjection)
+	if err := keyhold.Publish(ctx, app.App, TicketSold{Show: "hamlet", Cents: 2000}); err != nil {
+		t.Fatal(err)
+	}
+	for number := 2; number <= 3; number++ {
+		if _, err := app.Admin().ActOnProjection(ctx, admin.ProjectionRequest{Kind: eventstore.ActRebuild, Name: "seats"}); err != nil {
+			t.Fatal(err)
+		}
+		if now := <-app.switched; now.Number != number {
+			t.Fatalf("readers see build %d", now.Number)
+		}
+	}
+	for { // until the old tables are gone
+		p, err := app.Admin().Projection(ctx, "seats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Builds) == 1 {
+			break
+		}
+		<-app.caughtUp
+	}
+	var objects string
+	var cents int64
+	err := store.Reader().QueryRowContext(ctx, `SELECT group_concat(name, ' ' ORDER BY name) FROM sqlite_schema WHERE name LIKE 'seats%' OR name LIKE 'shows%'`).Scan(&objects)
+	if err != nil || objects != "seats seats__3 seats__3_by_show shows shows__3" {
+		t.Errorf("%q %v", objects, err)
+	}
+	if err := store.Reader().QueryRowContext(ctx, `SELECT cents FROM seats JOIN shows ON show = name`).Scan(&cents); err != nil || cents != 2000 {
+		t.Error(cents, err)
 	}
 }
 

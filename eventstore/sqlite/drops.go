@@ -83,7 +83,7 @@ func (c *connection) dropOne(table string) error {
 // has one is an error: its rows would refer to what is not there.
 func (c *connection) children(tables []string) (map[string]map[string]bool, error) {
 	all := map[string]map[string]bool{}
-	return all, each(noContext, c, `SELECT lower(m.name), lower(f."table") FROM sqlite_schema m JOIN pragma_foreign_key_list(m.name) f WHERE m.type = 'table'`,
+	return all, each(noContext, c, `SELECT lower(m.name), lower(f."table") FROM sqlite_schema m JOIN pragma_foreign_key_list(m.name) f WHERE m.type = 'table' AND m.rootpage <> 0`,
 		nil, func(rows *sql.Rows) error {
 			var child, parent string
 			if err := rows.Scan(&child, &parent); err != nil {

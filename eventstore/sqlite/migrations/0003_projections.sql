@@ -46,7 +46,7 @@ CREATE TABLE keyhold_projection_builds (
   error      TEXT    NOT NULL,
   changed    INTEGER NOT NULL,
   again      INTEGER NOT NULL, -- when the next attempt is due
-  at_id      TEXT    NOT NULL, -- of the event; '' is Setup
+  at_id      TEXT    NOT NULL, -- of the event; '' is Setup, and where at_type is 'switch' taking the place of the build before
   at_type    TEXT    NOT NULL,
   at_category TEXT   NOT NULL,
   at_key     TEXT    NOT NULL,
