@@ -78,7 +78,7 @@ var layers = []row{
 	{path: "ingest/...", layer: faces, plan: true, uses: []string{"event", "transport", "outbox/..."}, why: "HTTP edge in front of the lanes"},
 
 	{path: "cmd/keyhold/command", layer: faces, why: "the operator's command, over admin; an application mounts it under its own, so it links no runtime",
-		uses: []string{"event", "admin", "eventstore", "eventstore/sqlite/..."}},
+		uses: []string{"event", "admin", "eventstore", "eventstore/sqlite/...", "internal/lifecycle"}},
 
 	{path: "examples/orders/...", layer: programs, why: "the application that the documents show",
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "transport", "transport/inline", "transport/local", "cmd/keyhold/command"}},

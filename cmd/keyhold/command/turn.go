@@ -8,6 +8,7 @@ import (
 
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 )
 
 // errNotMade is an act that was given up while it waited for its turn to write.
@@ -39,19 +40,22 @@ func (t turns) ActOnJob(ctx context.Context, id int64, kind eventstore.ActKind, 
 func turn[T any](ctx context.Context, t turns, act func() (T, error)) (T, error) {
 	ticks, stop := t.run.env.tick(time.Second)
 	defer stop()
-	looking, done := context.WithCancel(ctx)
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
+	var telling lifecycle.Loop
+	err := telling.Start(ctx, func(looking context.Context) {
 		select {
 		case <-ticks:
 			t.tell(looking)
 		case <-looking.Done():
 		}
-	}()
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
 	v, err := act()
-	done()
-	<-told
+	if stopped := telling.Stop(context.WithoutCancel(ctx)); stopped != nil {
+		err = errors.Join(err, stopped)
+	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, eventstore.ErrUnknownCommit) {
 		err = fmt.Errorf("%w: %w", errNotMade, err)
 	}

@@ -127,6 +127,7 @@ func screens() map[string]view {
 		"jobs-idle":   jobsView{query: admin.JobQuery{Open: true}},
 		"job":         jobView{Job: jobs[0]},
 		"job-done":    jobView{Job: jobs[2]},
+		"job-retried": jobView{Job: admin.Job{ID: 13, Kind: eventstore.JobRetry, Filter: admin.Filter{Handler: "shipping"}, State: eventstore.JobDone, Rate: 100, Total: 2, Handed: 2, Through: 2, Actor: "ada", Began: night, Changed: night}},
 		"plan":        planView{admin.JobPlan{Kind: eventstore.JobReplay, Count: 1200, First: letters[:3], Words: "would apply 1200 dead letters of shipping once more, in about 2 m", Warnings: []string{"their keys went on without them: later events were applied already"}}},
 		"done":        doneView{admin.ActResult{Audit: acts[0], Assumed: true, Warnings: []string{"3 later events of this key are applied without it"}, TakenUp: "within half a second, by process 4711 (orders@host)"}},
 		"preview":     previewView{admin.Preview{Act: "skip shipping/client-17", Words: "passes order:client-17 #5 (order.placed) without applying it, for good", Warnings: []string{"shipping never applies order:client-17 #5"}, Expect: unit.Expect}},
