@@ -179,7 +179,7 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := runtime.Start(ctx); err != nil {
 		return err
 	}
-	if err := r.watch(); err != nil {
+	if err := r.watch(ctx); err != nil {
 		return err
 	}
 	if err := errors.Join(projections.Start(ctx), a.reportProjections(ctx)); err != nil {

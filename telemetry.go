@@ -2,12 +2,14 @@ package keyhold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/projection"
 )
 
@@ -42,16 +44,24 @@ func projectionsTold(t Telemetry, next ProjectionObserver) ProjectionObserver {
 }
 
 // watch has telemetry read gauges from what runs.
-func (r *running) watch() error {
+func (r *running) watch(ctx context.Context) error {
 	t := r.app.cfg.Telemetry
 	if t == nil {
 		return nil
 	}
 	stop, err := t.Watch(actors.Standing{Overview: r.app.cfg.Store.Overview, Loads: r.runtime.Loads, Projections: r.projectionStandings})
-	if err == nil {
-		r.watching = &watching{stop: stop}
+	if err != nil {
+		return err
 	}
-	return err
+	w := &watching{}
+	if err := w.loop.Start(ctx, func(ctx context.Context) {
+		<-ctx.Done()
+		w.err = stop() // it may wait for others' gauges as well
+	}); err != nil {
+		return errors.Join(err, stop())
+	}
+	r.watching = w
+	return nil
 }
 
 // projectionStandings tells how the read models of this program get on. What readers see is the current build, also while it stands still
@@ -103,34 +113,27 @@ func (r *running) projectionLag(ctx context.Context, p *eventstore.Projection) (
 
 // watching is what telemetry reads; nil without. Its methods are called by one goroutine at a time.
 type watching struct {
-	stop  func() error
-	ended chan struct{} // nil until it is told to end, closed when it has
-	err   error         // of stop
+	loop lifecycle.Loop
+	err  error // of telemetry, when it had to end; settled once the loop has
 }
 
-// unwatch tells it to end.
+// unwatch tells it to end, and does not wait.
 func (w *watching) unwatch() {
-	if w == nil || w.ended != nil {
-		return
+	if w != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = w.loop.Stop(ctx) // Stop of w tells
 	}
-	w.ended = make(chan struct{})
-	go func() { // a metrics library may wait for others' gauges as well
-		defer close(w.ended)
-		w.err = w.stop()
-	}()
 }
 
-// Stop waits until the application is read no more; another call waits on. An error of stop itself keeps nothing open, and is given once.
+// Stop waits until the application is read no more; another call waits on. An error of telemetry itself keeps nothing open, and is given once.
 func (w *watching) Stop(ctx context.Context) (ended bool, err error) {
 	if w == nil {
 		return true, nil
 	}
-	w.unwatch()
-	select {
-	case <-w.ended:
-		err, w.err = w.err, nil
-		return true, err
-	case <-ctx.Done():
-		return false, fmt.Errorf("telemetry: metrics are being read and do not end: %w", context.Cause(ctx))
+	if err := w.loop.Stop(ctx); err != nil {
+		return false, fmt.Errorf("telemetry: metrics are being read and do not end: %w", err)
 	}
+	err, w.err = w.err, nil
+	return true, err
 }

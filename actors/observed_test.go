@@ -80,7 +80,6 @@ func TestEveryUnitOfWorkThatBeganEnds(t *testing.T) {
 		"panic":      {func(actors.Context) error { panic("no") }, "event failed"},
 		"goexit":     {func(actors.Context) error { runtime.Goexit(); return nil }, "event failed"},
 		"timeout":    {func(c actors.Context) error { <-c.Done(); return c.Err() }, "event failed"},
-		"overdue":    {func(actors.Context) error { <-time.After(5 * time.Second); return nil }, "event failed"},
 		"goexit, tx": {func(c actors.Context) error { c.Emit(Audited{Client: "c"}); runtime.Goexit(); return nil }, "event failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +95,27 @@ func TestEveryUnitOfWorkThatBeganEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestABehaviorThatIgnoresItsTimeoutEndsWhenItReturns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, letGo := new(works), make(chan struct{})
+		h := ledgers(func(_ *ledger, c actors.Context, _ Deposited) error {
+			if c.Meta().Attempt == 1 {
+				<-letGo
+			}
+			return nil
+		})
+		h.Timeout = time.Second
+		b := setup(t, []actors.Definition{h}, w.look)
+		b.publish(t, Deposited{Client: "c"})
+		b.saw.overdue.Wait(t)
+		close(letGo)
+		b.saw.applied.Wait(t)
+		synctest.Wait()
+		w.expect(t, "event failed", "event committed")
+	})
 }
 
 func TestEveryAskThatBeganEnds(t *testing.T) {
