@@ -143,7 +143,7 @@ func (d *Desk) DeadLetter(ctx context.Context, u event.Unit, at Place, payload b
 		if err := d.checkNames(ctx, u.Name, ""); err != nil {
 			return DeadLetter{}, err
 		}
-		return DeadLetter{}, &NotFoundError{What: "dead letter", Name: u.String() + " at " + at.String()}
+		return DeadLetter{}, &NotFoundError{What: "dead letter", Name: u.Name + " " + u.Key + " at " + at.String()}
 	}
 	l := deadOf(rows[0])
 	e, err := d.Event(ctx, l.At, payload)
