@@ -51,7 +51,9 @@ func (b *build) apply(ctx context.Context, a *attempt, events []eventstore.Place
 		if alone && d.count > 0 {
 			return d // what was passed over goes first, so that the event has a transaction of its own
 		}
-		if err := b.give(a, e); err != nil {
+		if err := b.give(a, e); errors.Is(err, errNotCalled) && d.count > 0 {
+			return d // the application stops: what was done before counts
+		} else if err != nil {
 			d.failed, d.err = true, err
 			return d
 		}

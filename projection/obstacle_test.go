@@ -176,14 +176,20 @@ func TestGoexitIsAFailureOfItsEvent(t *testing.T) {
 			_, _ = ctx.Tx().ExecContext(ctx, `UPDATE `+ctx.Table("total")+` SET n = 7`)
 			runtime.Goexit()
 		}
+		if e.Item == "b" {
+			return errors.New("ask whether it is worth it")
+		}
 		return nil
-	}))
+	}, func(p *Projection[*seller]) { p.Retry.If = func(error) bool { runtime.Goexit(); return true } }))
 	h := <-r.halted
 	b.same("halt", []any{h.Event.ID, h.Attempts, h.Error}, []any{"e-2", quick.Attempts, errGoexit.Error()})
 	b.act(r, eventstore.ProjectionAct{Kind: eventstore.ActSkip, Event: "e-2"})
+	h = <-r.halted // also where If is what ends its goroutine
+	b.same("halt", []any{h.Event.ID, h.Attempts, h.Reason}, []any{"e-3", quick.Attempts, "retries exhausted"})
+	b.act(r, eventstore.ProjectionAct{Kind: eventstore.ActSkip, Event: "e-3"})
 	r.caughtUp("sales", 1)
 	rows, total := b.tables()
-	b.same("applied", []int{rows, total}, []int{2, 2})
+	b.same("applied", []int{rows, total}, []int{1, 1})
 }
 
 func TestErrorsOfTablesSayWhatToDo(t *testing.T) {

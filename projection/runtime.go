@@ -254,8 +254,8 @@ func (r *Runtime) run(all []eventstore.Projection, suspect bool) {
 				b.suspect, b.singles = true, prog.desc.Batch // what it had in hand was a batch at most, of which any may be it
 			}
 			if r.group.Go(func(ctx context.Context) {
+				defer r.leave(id)
 				b.loop(ctx)
-				r.leave(id)
 			}) {
 				r.mu.builds[id] = b
 			}

@@ -113,7 +113,8 @@ func (b *build) whyHalt(err error, attempts int) string {
 	case errors.Is(err, eventstore.ErrNoSQL):
 		return "the store has no SQL"
 	}
-	if reason := b.prog.desc.Retry.GiveUp(err); reason != "" {
+	reason := ""
+	if asked := b.guarded(func() error { reason = b.prog.desc.Retry.GiveUp(err); return nil }); asked == nil && reason != "" {
 		return reason
 	}
 	if attempts >= b.prog.desc.Retry.Attempts {
