@@ -187,7 +187,8 @@ func TestWhatIsDoneToHandlersSaysWhatItDoes(t *testing.T) {
 	}{
 		{act: of(eventstore.ActRename, nil), now: known, detail: `renamed to "shipments", with its place in all lanes`},
 		{act: of(eventstore.ActRemove, nil), now: known, taken: true, detail: "forgotten, with its place in all lanes and what it set aside"},
-		{act: of(eventstore.ActRemove, nil), now: entity, detail: "forgotten, with its place in all lanes and what it set aside"},
+		{act: of(eventstore.ActRemove, nil), now: entity, detail: "forgotten, with what it set aside; its place in the lanes of its commands is kept, so that none is decided twice"},
+		{act: of(eventstore.ActReset, &eventstore.Start{}), now: entity, says: "would decide all commands again"},
 		{act: of(eventstore.ActReset, &eventstore.Start{}), now: known, detail: "begins again with the first events kept"},
 		{act: of(eventstore.ActReset, &eventstore.Start{Now: true}), now: known, detail: "begins again with what comes from now on"},
 		{act: of(eventstore.ActReset, &eventstore.Start{From: noon}), now: known, detail: "begins again with the first events from 2026-03-01 12:00:00.000Z on"},
