@@ -293,7 +293,9 @@ func (d *Desk) forHandler(r ActRequest, h *Handler) (words string, warnings []st
 		warnings = append(warnings, "the program must have the handler under the new name before it starts: else it is new to it, or missing")
 	case eventstore.ActRemove:
 		words = "forgets " + h.Name + ", its place in all lanes and what it set aside"
-		if !eventstore.HandlerKind(h.Kind).KeepsPlaces() {
+		if eventstore.HandlerKind(h.Kind).KeepsPlaces() {
+			words = "forgets " + h.Name + " and what it set aside; its place among its commands is kept, so that none is decided twice"
+		} else {
 			warnings = append(warnings, "a program that still has it begins it anew, where its StartFrom says: it may apply everything again")
 		}
 		if h.Dead > 0 {

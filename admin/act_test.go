@@ -282,6 +282,12 @@ func TestHandlersAreRenamedRemovedAndResetWhenNoProgramHasThem(t *testing.T) {
 			"forgets dispatch, its place in all lanes and what it set aside",
 			"a program that still has it begins it anew, where its StartFrom says: it may apply everything again", "1 dead letter is forgotten", "parked events of 1 key are forgotten", "2 events are never applied by it",
 		})
+		entity := admin.ActRequest{Kind: eventstore.ActRemove, Handler: "order", Reason: "no longer"}
+		p, err = b.desk.Preview(b.Context(), entity)
+		b.must(err)
+		b.same("remove an entity kind", append([]string{p.Words}, p.Warnings...), []string{
+			"forgets order and what it set aside; its place among its commands is kept, so that none is decided twice",
+		})
 		for _, r := range []admin.ActRequest{reset, remove} {
 			_, err = b.desk.Act(b.Context(), r)
 			b.must(err)
