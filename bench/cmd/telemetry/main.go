@@ -156,13 +156,16 @@ func measure(store, path, kind string, span time.Duration) (sample, error) {
 	app := keyhold.New(keyhold.Config{
 		Name: "bench", Store: s, Transport: local.New(), Observer: observer, Logger: slog.New(slog.DiscardHandler),
 	})
-	var applied atomic.Int64
+	var applied, wanted atomic.Int64
+	through := make(chan struct{}, 1)
 	type handler struct{}
 	app.Register(counter, keyhold.Handler[*handler]{
 		Name: "tally", Categories: []string{"counter"}, SequentialBy: "key", StartFrom: keyhold.Oldest,
 		New: func(string) *handler { return &handler{} },
 		On: keyhold.Behavior[*handler]{keyhold.On(func(*handler, keyhold.Context, bumped) error {
-			applied.Add(1)
+			if applied.Add(1) == wanted.Load() {
+				through <- struct{}{}
+			}
 			return nil
 		})},
 	})
@@ -175,8 +178,8 @@ func measure(store, path, kind string, span time.Duration) (sample, error) {
 	runtime.GC()
 	before, used, began := mallocs(), cpu(), time.Now()
 	more, err2 := ask(ctx, app, began.Add(span))
-	for applied.Load() < asked+more && errors.Join(err, err2) == nil {
-		time.Sleep(time.Millisecond)
+	if wanted.Store(asked + more); errors.Join(err, err2) == nil && applied.Load() < asked+more {
+		<-through
 	}
 	took, spent, allocs := time.Since(began), cpu()-used, mallocs()-before
 	if err := errors.Join(err, err2, app.Stop(ctx)); err != nil {
