@@ -20,6 +20,7 @@ const (
 	CommandsSuffix = ".commands"
 
 	deadLetterSuffix = "dlq"
+	ownPrefix        = "keyhold."
 )
 
 var (
@@ -105,8 +106,12 @@ func CheckName(name string) error {
 }
 
 // CheckDeclaredName is [CheckName] for names that an application chooses. It also refuses names that end in
-// [CommandsSuffix], which belong to the categories made for entity kinds, and leaves room for that suffix.
+// [CommandsSuffix], which belong to the categories made for entity kinds, leaves room for that suffix, and refuses names that begin
+// with "keyhold.", which are kept for Keyhold itself.
 func CheckDeclaredName(name string) error {
+	if strings.HasPrefix(name, ownPrefix) {
+		return &NameError{Name: name, Reason: "begins with " + ownPrefix + ", which is kept for Keyhold itself: choose another"}
+	}
 	if strings.HasSuffix(name, CommandsSuffix) {
 		return &NameError{Name: name, Reason: "ends in " + CommandsSuffix + ", which is kept for the commands of entity kinds: choose another"}
 	}

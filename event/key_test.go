@@ -145,7 +145,7 @@ func TestDeclaredNamesLeaveRoomForTheCategoryOfCommands(t *testing.T) {
 	if err := event.CheckName(event.CommandsOf(longest)); err != nil {
 		t.Errorf("category of commands of the longest name: %v", err)
 	}
-	for _, name := range []string{longest + "n", event.CommandsOf("order"), event.CommandsSuffix} {
+	for _, name := range []string{longest + "n", event.CommandsOf("order"), event.CommandsSuffix, event.PartName} {
 		if err := event.CheckDeclaredName(name); !errors.Is(err, event.ErrBadName) {
 			t.Errorf("CheckDeclaredName(%q) = %v, want ErrBadName", name, err)
 		}

@@ -12,19 +12,23 @@ type NameKind uint8
 // Of a category and a key, of a category, of a subscriber and a key, and of a subscriber. A subscriber is a handler, a
 // process manager or an entity kind.
 const (
-	NamePartition   NameKind = iota + 1 // order:client-123                     stream: primary lane
-	NameBackfill                        // order:client-123:backfill            stream: backfill lane
-	NameDeadLetters                     // order:client-123:dlq                 never written: dead letters are rows; kept free
-	NameIndex                           // order:__partitions__                 set of live keys
-	NameDescriptor                      // order:__category__                   hash: key field, producing store
-	NameHandlers                        // order:__handlers__                   hash: registered subscribers
-	NameMissing                         // order:__missing__                    stream: runs that subscribers ask the producer for
-	NameLease                           // shipping:client-123:__lease__        string: a Holder, while the lease lasts
-	NameGeneration                      // shipping:client-123:__generation__   string: last generation
-	NameMissingRun                      // shipping:client-123:__missing__      stream: a run that was asked for
-	NameBusy                            // shipping:__busy__                    set of keys with unfinished work
-	NameHalted                          // shipping:__halted__                  set of halted keys, a hint
-	NameWake                            // shipping:__wake__                    channel
+	NamePartition      NameKind = iota + 1 // order:client-123                     stream: primary lane
+	NameBackfill                           // order:client-123:backfill            stream: backfill lane
+	NameDeadLetters                        // order:client-123:dlq                 never written: dead letters are rows; kept free
+	NameIndex                              // order:__partitions__                 set of live keys
+	NameDescriptor                         // order:__category__                   hash: key field, producing store
+	NameHandlers                           // order:__handlers__                   hash: registered subscribers
+	NameMissing                            // order:__missing__                    stream: runs that subscribers ask the producer for
+	NameLease                              // shipping:client-123:__lease__        string: a Holder, while the lease lasts
+	NameGeneration                         // shipping:client-123:__generation__   string: last generation
+	NameMissingRun                         // shipping:client-123:__missing__      stream: a run that was asked for
+	NameBusy                               // shipping:__busy__                    set of keys with unfinished work
+	NameHalted                             // shipping:__halted__                  set of halted keys, a hint
+	NameWake                               // shipping:__wake__                    channel
+	NameNewest                             // order:client-123:__newest__          string: sequence and event id of the newest entry of the primary lane
+	NameNewestBackfill                     // order:client-123:__newest_backfill__ string: likewise of the backfill lane
+	NameMembers                            // 1f0c…:__members__                    hash, by store id: nodes that take part
+	NameBirth                              // keyhold:__birth__                    string: since when the broker remembers; one for each master of a cluster
 )
 
 // forms gives what each kind of name is made of: always an owner, then a key, a suffix or both.
@@ -46,6 +50,11 @@ var forms = [...]struct {
 	NameBusy:        {label: "busy keys", suffix: "__busy__"},
 	NameHalted:      {label: "halted keys", suffix: "__halted__"},
 	NameWake:        {label: "wake channel", suffix: "__wake__"},
+
+	NameNewest:         {label: "newest entry", keyed: true, suffix: "__newest__"},
+	NameNewestBackfill: {label: "newest entry of the backfill lane", keyed: true, suffix: "__newest_backfill__"},
+	NameMembers:        {label: "members", suffix: "__members__"},
+	NameBirth:          {label: "birth of the broker", suffix: "__birth__"},
 }
 
 func (k NameKind) valid() bool { return k >= NamePartition && int(k) < len(forms) }

@@ -40,6 +40,10 @@ func TestNamesAreWrittenAsDocumented(t *testing.T) {
 		{event.Name{Kind: event.NameBusy, Owner: "shipping"}, "shipping:__busy__", "shipping:__busy__"},
 		{event.Name{Kind: event.NameHalted, Owner: "shipping"}, "shipping:__halted__", "shipping:__halted__"},
 		{event.Name{Kind: event.NameWake, Owner: "shipping"}, "shipping:__wake__", "shipping:__wake__"},
+		{event.Name{Kind: event.NameNewest, Owner: "order", Key: "client-123"}, "order:client-123:__newest__", "order:{client-123}:__newest__"},
+		{event.Name{Kind: event.NameNewestBackfill, Owner: "order", Key: "client-123"}, "order:client-123:__newest_backfill__", "order:{client-123}:__newest_backfill__"},
+		{event.Name{Kind: event.NameMembers, Owner: "1f0c"}, "1f0c:__members__", "1f0c:__members__"},
+		{event.Name{Kind: event.NameBirth, Owner: "keyhold"}, "keyhold:__birth__", "keyhold:__birth__"},
 	} {
 		for names, want := range map[event.Names]string{
 			{}:                                 c.plain,
@@ -88,14 +92,15 @@ func TestEveryNameComesBackFromItsText(t *testing.T) {
 			}
 		}
 	}
-	if want := 13 * len(layouts); kinds != want {
+	if want := 17 * len(layouts); kinds != want {
 		t.Errorf("tried %d kinds of names, want %d", kinds, want)
 	}
 }
 
 func keyed(kind event.NameKind) bool {
 	switch kind {
-	case event.NamePartition, event.NameBackfill, event.NameDeadLetters, event.NameLease, event.NameGeneration, event.NameMissingRun:
+	case event.NamePartition, event.NameBackfill, event.NameDeadLetters, event.NameLease, event.NameGeneration, event.NameMissingRun,
+		event.NameNewest, event.NameNewestBackfill:
 		return true
 	}
 	return false
@@ -225,7 +230,7 @@ func TestHolderComesBackFromItsText(t *testing.T) {
 // FuzzNames holds that Parse never panics, reads only what Build writes, and that no text is a name in two namespaces.
 func FuzzNames(f *testing.F) {
 	for label, names := range layouts {
-		for kind := event.NamePartition; kind <= event.NameWake; kind++ {
+		for kind := event.NamePartition; kind <= event.NameBirth; kind++ {
 			name := event.Name{Kind: kind, Owner: "order"}
 			if keyed(kind) {
 				name.Key = "client-123"

@@ -21,6 +21,9 @@ type Changes struct {
 	Publish []event.Envelope // events and commands that no entity emitted, into the lane Ref() of each
 
 	Advance []Advance // checkpoints moved, one for each lane
+	// Listed, unless 0, is the revision of the registry by whose lists of types it was decided to pass events over. The commit is refused with a
+	// [*ListMovedError] when the registry is not at it any more, so that a program of an older release passes over nothing that a newer one has registered for.
+	Listed uint64
 
 	Snapshot *Snapshot
 	Reply    *Reply

@@ -33,6 +33,10 @@ var (
 	ErrStateMoved = errors.New("state moved")
 	// ErrInUse: a running program has it in use.
 	ErrInUse = errors.New("in use by a running program")
+	// ErrNotRelayed: the store was not started with StartOptions.Relayed.
+	ErrNotRelayed = errors.New("store was not started for a relay")
+	// ErrListMoved is what a [*ListMovedError] is.
+	ErrListMoved = errors.New("list of handled types moved")
 	// ErrOwned is what an [*OwnedError] is.
 	ErrOwned = errors.New("store is owned by another process")
 )
@@ -82,7 +86,15 @@ func (e *RegistryError) Error() string {
 	return fmt.Sprintf("registry is at revision %d, expected %d: another process registered at the same time, start again", e.Actual, e.Expected)
 }
 
-// OwnedError: another process owns the store.
+// ListMovedError: the registry was saved since the list of types was read by which events were passed over. Read it again, then decide anew.
+type ListMovedError struct{ Read, Actual uint64 }
+
+func (e *ListMovedError) Error() string {
+	return fmt.Sprintf("events were passed over by the registry of revision %d, it is at %d: another program registered meanwhile", e.Read, e.Actual)
+}
+func (e *ListMovedError) Is(target error) bool { return target == ErrListMoved }
+
+// OwnedError: another process owns the store, or some share it.
 type OwnedError struct {
 	Path string // what is owned
 	PID  int    // of the owner, 0 when not known

@@ -14,7 +14,8 @@ type Registry interface {
 	LoadRegistry(ctx context.Context) (Registered, error)
 	// SaveRegistry replaces categories and handlers by name and types by name and version (those not named stay as they
 	// are) and sets the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by
-	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since.
+	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since. Where records are relayed, every lane of a category that is new to a
+	// handler of this store, and has something above its starting checkpoint, is due to be looked at ([Relays].DueLooks).
 	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
 	// CategoryHasEvents reports whether a category has any record, voids included. One of which all were purged has none.
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
@@ -46,6 +47,9 @@ type Handler struct {
 	Sequential bool
 	Since      time.Time
 	Seen       event.Generation // start generation in which it was saved last; SaveRegistry sets it, whatever is given
+	// StoreID is of the store that keeps its checkpoints when that is another one: a handler of another application that reads a category
+	// of this one. "" = this store.
+	StoreID string
 }
 
 // HandlerKind tells handlers, entity kinds and process managers apart.

@@ -9,5 +9,7 @@
 // transport may wake too often, or twice, without harm. It must not wake too rarely: an event committed while it runs, or
 // before, is offered to each subscriber in the end.
 //
-// Reading order: transport.go, node.go, capabilities.go.
+// A [Broker] is a transport that several nodes share: it keeps streams, leases, and who has work.
+//
+// Reading order: transport.go, node.go, capabilities.go, broker.go.
 package transport

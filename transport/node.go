@@ -25,6 +25,9 @@ type Node struct {
 	// ctx is [Nested]. What the unit's behaviors commit meanwhile is told to Committed under ctx, or under a context
 	// derived from it, before Drive returns.
 	Drive func(ctx context.Context, u event.Unit, lane event.LaneRef, seq event.Sequence) error
+	// Forgot says that the broker lost its memory: what was published may be gone, and so may every registration. It never blocks; it may come several
+	// times for one loss. May be nil; called by a [Broker] only.
+	Forgot func()
 	// Report tells of a fault in the background that nobody waits for; the transport goes on, or tries again. It never
 	// blocks. May be nil.
 	Report func(error)
