@@ -184,6 +184,8 @@ type Member struct {
 	Draining bool     // it takes no more units
 	Weight   int      // of its share; 0 counts as 1
 	Since    time.Time
+	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. A few at a time.
+	Wants []event.Unit
 }
 
 var (

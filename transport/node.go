@@ -25,6 +25,9 @@ type Node struct {
 	// ctx is [Nested]. What the unit's behaviors commit meanwhile is told to Committed under ctx, or under a context
 	// derived from it, before Drive returns.
 	Drive func(ctx context.Context, u event.Unit, lane event.LaneRef, seq event.Sequence) error
+	// Rescan says that wakes may have been lost, as after a connection was: whatever has work is to be looked for. It never blocks. May be nil; called by a
+	// [Broker] only.
+	Rescan func()
 	// Forgot says that the broker lost its memory: what was published may be gone, and so may every registration. It never blocks; it may come several
 	// times for one loss. May be nil; called by a [Broker] only.
 	Forgot func()
