@@ -18,7 +18,7 @@ const (
 	NameIndex                              // order:__partitions__                 set of live keys
 	NameDescriptor                         // order:__category__                   hash: key field, producing store
 	NameHandlers                           // order:__handlers__                   hash: registered subscribers
-	NameMissing                            // order:__missing__                    stream: runs that subscribers ask the producer for
+	NameMissing                            // order:__missing__                    hash: runs that subscribers ask the producer for
 	NameLease                              // shipping:client-123:__lease__        string: a Holder, while the lease lasts
 	NameGeneration                         // shipping:client-123:__generation__   string: last generation
 	NameMissingRun                         // shipping:client-123:__missing__      stream: a run that was asked for
@@ -29,6 +29,7 @@ const (
 	NameNewestBackfill                     // order:client-123:__newest_backfill__ string: likewise of the backfill lane
 	NameMembers                            // 1f0c…:__members__                    hash, by store id: nodes that take part
 	NameBirth                              // keyhold:__birth__                    string: since when the broker remembers; one for each master of a cluster
+	NameSubscriber                         // shipping:__subscriber__              hash: the subscriber's store, kind and categories
 )
 
 // forms gives what each kind of name is made of: always an owner, then a key, a suffix or both.
@@ -55,6 +56,7 @@ var forms = [...]struct {
 	NameNewestBackfill: {label: "newest entry of the backfill lane", keyed: true, suffix: "__newest_backfill__"},
 	NameMembers:        {label: "members", suffix: "__members__"},
 	NameBirth:          {label: "birth of the broker", suffix: "__birth__"},
+	NameSubscriber:     {label: "subscriber", suffix: "__subscriber__"},
 }
 
 func (k NameKind) valid() bool { return k >= NamePartition && int(k) < len(forms) }

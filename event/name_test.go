@@ -44,6 +44,7 @@ func TestNamesAreWrittenAsDocumented(t *testing.T) {
 		{event.Name{Kind: event.NameNewestBackfill, Owner: "order", Key: "client-123"}, "order:client-123:__newest_backfill__", "order:{client-123}:__newest_backfill__"},
 		{event.Name{Kind: event.NameMembers, Owner: "1f0c"}, "1f0c:__members__", "1f0c:__members__"},
 		{event.Name{Kind: event.NameBirth, Owner: "keyhold"}, "keyhold:__birth__", "keyhold:__birth__"},
+		{event.Name{Kind: event.NameSubscriber, Owner: "shipping"}, "shipping:__subscriber__", "shipping:__subscriber__"},
 	} {
 		for names, want := range map[event.Names]string{
 			{}:                                 c.plain,
@@ -92,7 +93,7 @@ func TestEveryNameComesBackFromItsText(t *testing.T) {
 			}
 		}
 	}
-	if want := 17 * len(layouts); kinds != want {
+	if want := 18 * len(layouts); kinds != want {
 		t.Errorf("tried %d kinds of names, want %d", kinds, want)
 	}
 }
