@@ -28,6 +28,8 @@ func (a *Act) Validate() error {
 	case ActPause, ActResume:
 	case ActStartJob, ActPauseJob, ActResumeJob, ActCancelJob:
 		wrong(true, "jobs have calls of their own")
+	case ActAdopt:
+		wrong(true, "it is done to a lane, by a call of its own")
 	default:
 		wrong(true, "no such act")
 	}

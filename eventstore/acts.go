@@ -55,6 +55,9 @@ const (
 	ActPauseJob  ActKind = "pause job"
 	ActResumeJob ActKind = "resume job"
 	ActCancelJob ActKind = "cancel job"
+
+	// ActAdopt ends the divergence of a lane; see [Divergences]. Its row names no unit, but the newest event that the broker had.
+	ActAdopt ActKind = "adopt"
 )
 
 // Act is what a person does.

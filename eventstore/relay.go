@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -22,14 +23,15 @@ type Relays interface {
 	// ReadLanes reads several lanes at once, each as [Records].ReadLane does: one run for each one asked, in that order, empty where there is nothing.
 	ReadLanes(ctx context.Context, asked []LaneRead) ([][]event.Envelope, error)
 	// NotePublished notes what the broker has, lane by lane. What is noted only grows: one that is not above what is noted already changes nothing but
-	// its look. The error is [ErrStale] when a part is not at its generation, or a lane is of none of the parts: nothing is noted then.
+	// its look. The error is [ErrStale] when a part is not at its generation, or a lane is of none of the parts. A note above the last sequence drawn is an error
+	// too: records that are still to come would count as published. With any error nothing is noted.
 	NotePublished(ctx context.Context, held []PartFence, notes []Published) error
 	// DueLooks gives looks of these parts that are due, the earliest first, up to limit.
 	DueLooks(ctx context.Context, parts []event.Part, now time.Time, limit int) ([]Look, error)
 	// SetLooks replaces looks, and deletes those whose Due is zero. Fenced as NotePublished is. It changes nothing of a lane of which more was noted as
 	// published than Look.Published: somebody may count on the look that this made.
 	SetLooks(ctx context.Context, held []PartFence, looks []Look) error
-	// AllLooksDue makes every look of these parts due: the broker lost its memory.
+	// AllLooksDue makes every look of these parts due: the broker lost its memory. Fenced as NotePublished is.
 	AllLooksDue(ctx context.Context, held []PartFence, now time.Time) error
 	// Passing tells of lanes, in the order asked, how far each subscriber is.
 	Passing(ctx context.Context, lanes []event.LaneRef) ([]Passing, error)
@@ -59,18 +61,18 @@ type LaneRead struct {
 type Published struct {
 	Lane    event.LaneRef
 	Through event.Sequence
-	// Look is when the lane is to be looked at, if no look is set that is earlier; a look that was to retire the lane is replaced. Zero sets none:
-	// nobody subscribes to the category.
+	// Look is when the lane is to be looked at, if no look is set that is earlier; a look that was to retire the lane is replaced. What is set begins
+	// with no Gap. Zero sets none: nobody subscribes to the category.
 	Look time.Time
 }
 
 // Look is a lane that is to be looked at: have all subscribers passed what was published, or can it be retired from the broker?
 type Look struct {
 	Lane      event.LaneRef
-	Published event.Sequence
-	Due       time.Time     // not before
-	Gap       time.Duration // between the last look and this one; who looks doubles it
-	Retire    bool          // everything was passed: take the lane off the broker if that is still so
+	Published event.Sequence // noted so far; DueLooks tells it, SetLooks compares it
+	Due       time.Time      // not before
+	Gap       time.Duration  // between the last look and this one; who looks doubles it
+	Retire    bool           // everything was passed: take the lane off the broker if that is still so
 }
 
 // Passing is how far the subscribers of a lane are.
@@ -102,24 +104,8 @@ func (p *Passing) Lowest() event.Sequence {
 	return low
 }
 
-// Divergences are lanes of which the broker has something that the store has not: a store that went back in time (a backup that was
-// restored, a failover without the last commits) drew sequences a second time. Nothing of such a lane is published until a person
-// decides: the two histories would be mixed without a word.
-type Divergences interface {
-	// Diverge notes a divergence. The first one of a lane stays. Fenced as [Relays].NotePublished is.
-	Diverge(ctx context.Context, held []PartFence, d Divergence) error
-	// ListDiverged gives divergences in lane order after the lane given, up to limit.
-	ListDiverged(ctx context.Context, after event.LaneRef, limit int) ([]Divergence, error)
-	// Adopt ends the divergence of a lane: its records above what both have in common get sequences above what the broker has, and voids take the place of
-	// what the broker has alone, so that no reader meets a gap. It is compare-and-act: no such divergence is [ErrNotFound]. It is an act, and leaves a row.
-	Adopt(ctx context.Context, lane event.LaneRef, actor, reason string) (ActRecord, error)
-}
-
-// Divergence is a lane of which store and broker tell different histories.
-type Divergence struct {
-	Lane          event.LaneRef
-	Sequence      event.Sequence // the newest entry of the broker
-	EventID       string         // its event
-	StoredEventID string         // what the store has at that sequence, "" for nothing
-	Since         time.Time
+// Holds reports whether the lane is of one of the parts.
+func Holds(held []PartFence, lane event.LaneRef) bool {
+	part := lane.Part()
+	return slices.ContainsFunc(held, func(f PartFence) bool { return f.Part == part })
 }

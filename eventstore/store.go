@@ -31,6 +31,12 @@ type Store interface {
 	ProjectionBuilds
 }
 
+// Relaying is what a store keeps for a relay.
+type Relaying interface {
+	Relays
+	Divergences
+}
+
 // Operations is a store as an operator needs it: read it, and act on what is stopped. It works beside the process that owns the store.
 type Operations interface {
 	Streams
@@ -60,6 +66,10 @@ type StartOptions struct {
 	Wait      bool         // wait while another process owns the store, instead of refusing
 	NoMigrate bool         // refuse an older format ([*FormatError]) instead of migrating it
 	Observe   func(Notice) // may be nil; called concurrently, must not block
+	// Relayed: records go out through a relay, and units are leased one by one. The store then notes which lanes grew ([Relays]), those included that grew
+	// while it was started without; and commits are fenced by the rows of their units, so that one start with Relayed does not fence another. Where
+	// [Capabilities].Shared says so, several have the store at once. A start without Relayed has it alone: those with find it owned ([*OwnedError]), and it them.
+	Relayed bool
 }
 
 // Notice is something an operator may want to know of a store: a long hold of the writer, for instance.
@@ -84,7 +94,7 @@ type Identity struct {
 type Capabilities struct {
 	SQL     bool // Tx.SQL works; false on memory
 	Durable bool // survives the process
-	Shared  bool // several processes may have it started at once
+	Shared  bool // several may have it started at once, as this start was: with Relayed
 }
 
 // Beginner begins units of work.
