@@ -176,6 +176,9 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 		return err
 	}
 	r.runtime = runtime
+	r.carrier = &alone{r: r, node: transport.Node{
+		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
+	}}
 	if err := runtime.Start(ctx); err != nil {
 		return err
 	}
@@ -191,10 +194,7 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := a.reportHalts(ctx); err != nil {
 		return err
 	}
-	err = a.cfg.Transport.Start(ctx, transport.Node{
-		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
-	})
-	if err != nil {
+	if err := r.carrier.start(ctx); err != nil {
 		return err
 	}
 	return errors.Join(a.rousing.Start(ctx), a.looking.Start(ctx, r.look), a.jobbing.Start(ctx, r.jobs.run))

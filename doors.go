@@ -98,9 +98,8 @@ func (a *App) BeginTx(ctx context.Context) (*Tx, error) {
 func (a *App) committed(ctx context.Context, tails []event.Tail) {
 	if len(tails) > 0 {
 		if r, err := a.live(); err == nil {
-			r.projections.Wake(tails)
+			a.transportFault(r.committed(ctx, tails))
 		}
-		a.transportFault(a.cfg.Transport.Committed(ctx, tails))
 	}
 }
 
@@ -176,7 +175,5 @@ func (a *App) Notify() {
 		return
 	}
 	r.projections.WakeAll()
-	if n, ok := a.cfg.Transport.(interface{ Notify() }); ok {
-		n.Notify()
-	}
+	r.carrier.notify()
 }

@@ -167,7 +167,7 @@ func (j *jobs) step(ctx context.Context, w *job) error {
 		return err
 	}
 	for _, u := range units {
-		j.r.runtime.Resume(u)
+		j.r.carrier.resume(u)
 	}
 	taken := now.Handed - w.Handed
 	w.Job = now

@@ -123,10 +123,10 @@ func (r *running) take(done eventstore.ActRecord) {
 	}
 	switch done.Kind {
 	case eventstore.ActRetry, eventstore.ActSkip, eventstore.ActDeadLetter:
-		r.runtime.Resume(done.Unit)
+		r.carrier.resume(done.Unit)
 	case eventstore.ActPause, eventstore.ActResume:
 		if done.Unit.Key != "" {
-			r.runtime.Resume(done.Unit)
+			r.carrier.resume(done.Unit)
 			return
 		}
 		r.runtime.ResumeAll(done.Unit.Name)
@@ -179,7 +179,7 @@ func (r *running) wakeDue(ctx context.Context) error {
 			return err
 		}
 		for _, u := range units {
-			r.runtime.Resume(u)
+			r.carrier.resume(u)
 			after = u
 		}
 		if len(units) < lookLimit {
@@ -200,7 +200,7 @@ func (r *running) wakeAll(ctx context.Context, name string) error {
 				return err
 			}
 			for _, lane := range lanes {
-				r.runtime.Wake(event.Unit{Name: name, Key: lane.Key})
+				r.carrier.wake(event.Unit{Name: name, Key: lane.Key})
 				after = lane
 			}
 			if len(lanes) < lookLimit {

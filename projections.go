@@ -148,7 +148,7 @@ func (r *running) alone(ctx context.Context) (release func(), err error) { retur
 // committed tells everybody who may have something to do with it that lanes have grown.
 func (r *running) committed(ctx context.Context, tails []event.Tail) error {
 	r.projections.Wake(tails)
-	return r.app.cfg.Transport.Committed(ctx, tails)
+	return r.carrier.committed(ctx, tails)
 }
 
 // takeProjection has a projection look at what was done to it; false when the act was none on a projection of this program.

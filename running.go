@@ -23,6 +23,7 @@ const (
 type running struct {
 	app     *App
 	runtime *actors.Runtime // nil in a start that failed early
+	carrier carrier         // likewise
 
 	projections *projection.Runtime // nil in a start that failed early
 	router      *router
@@ -161,15 +162,17 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 	defer context.AfterFunc(ctx, func() { r.rollback(fmt.Errorf("transaction: %w", ErrStopping)) })()
 	r.watching.unwatch()
 	operates := r.operates(ctx)
-	delivers := r.app.cfg.Transport.Stop(ctx) // it waits for units, which are told to hurry next
-	var works error
+	var delivers, works error
+	if r.carrier != nil {
+		_ = r.carrier.drain(ctx) // it may wait for units, which are told to hurry next; stop tells what is wrong
+	}
 	inside := false
 	if r.runtime != nil {
 		works = r.runtime.Stop(ctx)
 		inside = len(stuck(works)) > 0
 	}
-	if delivers != nil {
-		delivers = patiently(ctx, r.app.cfg.Transport.Stop)
+	if r.carrier != nil {
+		delivers = patiently(ctx, r.carrier.stop)
 	}
 	var projects error
 	if r.projections != nil {

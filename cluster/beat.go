@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// runBeating keeps the node on the list, learns who else is, holds the node's share of the parts, and hands over what others ask for.
+func (n *Node) runBeating(ctx context.Context) {
+	timer := time.NewTimer(0) // parts at once
+	defer timer.Stop()
+	counts := n.cfg.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-n.rebeat:
+		}
+		if err := n.bounded(ctx, n.beat); err != nil && ctx.Err() == nil {
+			n.trouble("make the node known to the others", err)
+		}
+		soon := n.traits.Heartbeat
+		if !n.isDraining() {
+			soon = min(soon, n.parts.turn(ctx))
+		}
+		if now := n.cfg.Now(); !now.Before(counts) {
+			n.count(ctx)
+			counts = now.Add(time.Minute)
+		}
+		timer.Reset(soon)
+	}
+}
+
+// bounded gives a call of the broker no longer than a heartbeat: what hangs must not keep the node off the list.
+func (n *Node) bounded(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, n.traits.Heartbeat)
+	defer cancel()
+	return call(ctx)
+}
+
+// self is this node as the others are to know it.
+func (n *Node) self() transport.Member {
+	m := n.cfg.Self
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m.Draining, m.Wants = n.mu.draining, slices.Clone(n.mu.wants)
+	if m.Since.IsZero() {
+		m.Since = n.cfg.Now()
+		n.cfg.Self.Since = m.Since
+	}
+	return m
+}
+
+// beat makes this node known and learns who the others are. When the broker does not answer, those known before stay: who is gone shows when its leases lapse.
+func (n *Node) beat(ctx context.Context) error {
+	members, err := n.cfg.Broker.Beat(ctx, n.self(), n.traits.TTL)
+	if err != nil {
+		return err
+	}
+	if changed(n.placement.Load(), members) {
+		n.placement.Store(NewPlacement(members))
+		n.changed.Store(n.cfg.Now().UnixNano())
+		n.cfg.Logger.Info("members changed", "members", names(members))
+		if f := n.cfg.Observer.Members; f != nil {
+			f(members)
+		}
+		n.Rescan()
+	}
+	n.handOver(members)
+	return nil
+}
+
+// changed reports whether other units may belong to other members now.
+func changed(p *Placement, members []transport.Member) bool {
+	if len(p.members) != len(members) {
+		return true
+	}
+	known := make(map[string]*transport.Member, len(p.members))
+	for i := range p.members {
+		known[p.members[i].ID] = &p.members[i].Member
+	}
+	for i := range members {
+		m := &members[i]
+		was := known[m.ID]
+		if was == nil || was.Draining != m.Draining || was.Weight != m.Weight || was.Node != m.Node || !slices.Equal(was.Names, m.Names) {
+			return true
+		}
+	}
+	return false
+}
+
+func names(members []transport.Member) []string {
+	var all []string
+	for _, m := range members {
+		name := m.Node
+		if m.Draining {
+			name += " (draining)"
+		}
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// handOver lets go of units that members ask for who rank first for them, as many as a heartbeat may move.
+func (n *Node) handOver(members []transport.Member) {
+	p := n.placement.Load()
+	left := max(1, int(float64(n.cfg.Moves)*n.traits.Heartbeat.Seconds()))
+	for i := range members {
+		m := &members[i]
+		if m.ID == n.cfg.Self.ID || m.Draining {
+			continue
+		}
+		for _, u := range m.Wants {
+			if left == 0 {
+				return
+			}
+			if p.First(u) == m.ID && n.letGo(u) {
+				left--
+				if f := n.cfg.Observer.HandedOver; f != nil {
+					f(u, m.ID)
+				}
+			}
+		}
+	}
+}
+
+func (n *Node) letGo(u event.Unit) bool {
+	if u.Name == event.PartName {
+		p, ok := partOf(u)
+		return ok && n.parts.letGo(p)
+	}
+	if !n.cfg.Units.Live(u) {
+		return false
+	}
+	n.cfg.Units.HandOver(u)
+	return true
+}
+
+// count warns of categories with more live keys than Redis carries lightly. One node counts each: the one that ranks first for it.
+func (n *Node) count(ctx context.Context) {
+	for _, category := range n.cfg.Categories {
+		if n.placement.Load().First(event.PartOf(category, "").Unit()) != n.cfg.Self.ID {
+			continue
+		}
+		var live int
+		err := n.bounded(ctx, func(ctx context.Context) (err error) {
+			live, err = n.cfg.Broker.Partitions(ctx, category)
+			return err
+		})
+		if err != nil {
+			continue // whatever it is, others have told
+		}
+		n.mu.Lock()
+		warned := n.mu.counted[category]
+		n.mu.counted[category] = live > n.cfg.MaxPartitions
+		n.mu.Unlock()
+		if live <= n.cfg.MaxPartitions || warned {
+			continue
+		}
+		n.cfg.Logger.Warn("a category has very many live keys: each is a stream of its own; is its key a tenant or an account, or one of every order?",
+			"category", category, "live", live, "warned above", n.cfg.MaxPartitions)
+		if f := n.cfg.Observer.ManyPartitions; f != nil {
+			f(category, live)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/lifecycle"
+	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// Config is what a [Node] is made of. Fields without a default must be set.
+type Config struct {
+	Self     transport.Member // ID, Node, StoreID, Names and Weight; the rest is the node's own to set
+	Broker   Broker
+	Port     partitions.Port // leases parts
+	Store    Raiser
+	Units    Units
+	Relay    Relay
+	Keep     func(Callbacks) Keeper // makes what renews parts
+	Grace    time.Duration          // that each rank waits longer; default a tenth of the port's heartbeat
+	Debounce time.Duration          // that a node ranks first before it asks for a unit; default 1 s
+	Moves    int                    // hand-overs in a second; default 50
+	// MaxPartitions is how many live keys of a category are worth a warning; default 10,000.
+	MaxPartitions int
+	Categories    []string // of which the keys are counted
+	Observer      Observer
+	Logger        *slog.Logger     // default: discards
+	Now           func() time.Time // default time.Now
+}
+
+// Broker is what a node needs of a [transport.Broker].
+type Broker interface {
+	transport.Work
+	transport.Membership
+	Partitions(ctx context.Context, category string) (int, error)
+}
+
+// Raiser is what it needs of a store.
+type Raiser interface {
+	Raise(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error)
+}
+
+// Units are the units of this node. None of the methods blocks.
+type Units interface {
+	Live(u event.Unit) bool
+	Wake(u event.Unit)
+	// HandOver has a unit finish what is in hand and let go.
+	HandOver(u event.Unit)
+}
+
+// Relay relays the parts that this node holds. None of the methods but Drop blocks; after Drop nothing more is done for the part.
+type Relay interface {
+	Hold(p event.Part, g event.Generation)
+	Drop(p event.Part)
+	// Look has it look for what is unpublished in a part.
+	Look(p event.Part)
+}
+
+// Keeper renews leases; see internal/leases.
+type Keeper interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Add(h partitions.Held, sent time.Time)
+	Remove(u event.Unit)
+}
+
+// Callbacks are what a Keeper tells: that a lease is not held any more, whatever the reason. It does not block.
+type Callbacks struct {
+	Lost func(h partitions.Held, why string)
+}
+
+// Observer is told what a node does. Its functions must not block; any may be nil.
+type Observer struct {
+	Members        func(now []transport.Member)        // when they have changed
+	PartHeld       func(p event.Part, held bool)       // or not any more
+	HandedOver     func(u event.Unit, to string)       // to another member, by its id
+	ManyPartitions func(category string, live int)     // more live keys than MaxPartitions; once, and again after it was below
+	Trouble        func(what string, err error)        // the broker or the store does not answer; tried again
+	Unfit          func(u event.Unit, d time.Duration) // this node ranks itself last for a unit for a time
+}
+
+// Node takes part in the spread of units. All methods may be called concurrently.
+type Node struct {
+	cfg    Config
+	traits partitions.Traits
+	keeper Keeper
+	parts  *parts
+
+	placement atomic.Pointer[Placement]
+	changed   atomic.Int64 // when the placement last changed, in ns
+
+	beating  lifecycle.Loop
+	scanning lifecycle.Loop
+	telling  lifecycle.Loop
+
+	rescan chan struct{} // holds a token when everything that has work is to be looked for
+	rebeat chan struct{} // holds a token when others are to know something now
+	tell   chan struct{} // holds a token when mu.marks is not empty
+
+	mu struct {
+		sync.Mutex
+		draining bool
+		woken    map[event.Unit]struct{} // by others, to be looked at
+		marks    map[event.Unit]struct{} // others are to be told that these have work
+		rest     map[event.Unit]bool     // to be noted as waiting for a person, or not any more
+		unfit    map[event.Unit]unfit
+		wants    []event.Unit
+		counted  map[string]bool // categories that were warned of
+	}
+}
+
+// unfit is until when this node ranks itself last for a unit, and for how long the next time.
+type unfit struct {
+	until time.Time
+	next  time.Duration
+}
+
+// New checks cfg. It starts nothing.
+func New(cfg Config) (*Node, error) {
+	if cfg.Broker == nil || cfg.Port == nil || cfg.Store == nil || cfg.Units == nil || cfg.Relay == nil || cfg.Keep == nil {
+		return nil, errors.New("node: Broker, Port, Store, Units, Relay and Keep must be set")
+	}
+	traits := cfg.Port.Traits()
+	if !traits.Leased {
+		return nil, errors.New("node: the port leases nothing, so there is nothing to share out")
+	}
+	cfg.Grace = cmp.Or(cfg.Grace, traits.Heartbeat/10)
+	cfg.Debounce = cmp.Or(cfg.Debounce, time.Second)
+	cfg.Moves = cmp.Or(cfg.Moves, 50)
+	cfg.MaxPartitions = cmp.Or(cfg.MaxPartitions, 10_000)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Self.Names = slices.Sorted(slices.Values(cfg.Self.Names))
+	n := &Node{cfg: cfg, traits: traits, rescan: make(chan struct{}, 1), rebeat: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
+	n.mu.woken, n.mu.marks = map[event.Unit]struct{}{}, map[event.Unit]struct{}{}
+	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
+	n.placement.Store(new(Placement))
+	n.parts = newParts(n)
+	n.keeper = cfg.Keep(Callbacks{Lost: n.parts.lost})
+	return n, nil
+}
+
+// Start takes part. The broker must be started, and so must be whoever runs the units. ctx bounds Start alone. It returns when this node is known to the
+// others, so that what they hold is shared with it from now on.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.keeper.Start(ctx); err != nil {
+		return fmt.Errorf("start node: %w", err)
+	}
+	n.setDraining(false)
+	if err := n.beat(ctx); err != nil {
+		return fmt.Errorf("start node: make it known to the others: %w", errors.Join(err, n.keeper.Stop(ctx)))
+	}
+	err := errors.Join(n.telling.Start(ctx, n.runTelling), n.beating.Start(ctx, n.runBeating), n.scanning.Start(ctx, n.runScanning))
+	if err != nil {
+		return fmt.Errorf("start node: %w", errors.Join(err, n.Stop(ctx)))
+	}
+	n.Rescan()
+	return nil
+}
+
+// Drain has the others take over: this node ranks nowhere from now on, and goes for nothing more. What it runs it still runs.
+func (n *Node) Drain(ctx context.Context) error {
+	n.setDraining(true)
+	if err := n.scanning.Stop(ctx); err != nil {
+		return fmt.Errorf("drain node: %w", err)
+	}
+	return n.beat(ctx)
+}
+
+// Stop gives the parts up and takes the node off the list. It is idempotent.
+func (n *Node) Stop(ctx context.Context) error {
+	n.setDraining(true)
+	if err := errors.Join(n.scanning.Stop(ctx), n.beating.Stop(ctx), n.telling.Stop(ctx)); err != nil {
+		return fmt.Errorf("stop node: %w", err)
+	}
+	n.parts.releaseAll(ctx)
+	n.sendMarks(ctx)
+	left := n.cfg.Broker.Leave(ctx, n.self())
+	if left != nil {
+		left = fmt.Errorf("take the node off the list; it lapses by itself: %w", left)
+	}
+	return errors.Join(n.keeper.Stop(ctx), left)
+}
+
+func (n *Node) setDraining(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.draining = on
+}
+
+func (n *Node) isDraining() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.draining
+}
+
+// Placement is the present one.
+func (n *Node) Placement() *Placement { return n.placement.Load() }
+
+// Holds reports whether this node holds a part.
+func (n *Node) Holds(p event.Part) bool { return n.parts.holds(p) }
+
+// Wake says that there may be work for a unit: a wake of the broker. It never blocks.
+func (n *Node) Wake(u event.Unit) {
+	if u.Name == event.PartName {
+		if p, ok := partOf(u); ok && n.parts.holds(p) {
+			n.cfg.Relay.Look(p)
+		}
+		return
+	}
+	if n.cfg.Units.Live(u) {
+		n.cfg.Units.Wake(u)
+		return
+	}
+	n.mu.Lock()
+	if n.mu.draining {
+		n.mu.Unlock()
+		return
+	}
+	n.mu.woken[u] = struct{}{}
+	n.mu.Unlock()
+	token(n.rescan)
+}
+
+// Rescan has everything that has work looked for. It never blocks.
+func (n *Node) Rescan() {
+	n.mu.Lock()
+	n.mu.woken[event.Unit{}] = struct{}{} // stands for all
+	n.mu.Unlock()
+	token(n.rescan)
+}
+
+// Mark has the broker know, and the others hear, that units have work. It never blocks; marks of one unit are merged until they are sent.
+func (n *Node) Mark(units ...event.Unit) {
+	n.mu.Lock()
+	for _, u := range units {
+		n.mu.marks[u] = struct{}{}
+	}
+	n.mu.Unlock()
+	token(n.tell)
+}
+
+// Tell has the holders of parts look for what is unpublished there. It never blocks.
+func (n *Node) Tell(parts []event.Part) {
+	n.mu.Lock()
+	for _, p := range parts {
+		n.mu.marks[p.Unit()] = struct{}{}
+	}
+	n.mu.Unlock()
+	token(n.tell)
+}
+
+// Rested notes that a unit waits for a person, or does not any more, so that nobody goes for it in vain. It never blocks.
+func (n *Node) Rested(u event.Unit, waits bool) {
+	n.mu.Lock()
+	n.mu.rest[u] = waits
+	n.mu.Unlock()
+	token(n.tell)
+}
+
+const (
+	firstUnfit = time.Second
+	mostUnfit  = time.Minute
+)
+
+// Unfit has this node rank itself last for a unit, each time for twice as long as before: it could not recover the unit, or does not know the type of its next
+// event. It never blocks.
+func (n *Node) Unfit(u event.Unit) {
+	now := n.cfg.Now()
+	n.mu.Lock()
+	was := n.mu.unfit[u]
+	d := max(was.next, firstUnfit)
+	if now.Sub(was.until) > mostUnfit { // long ago
+		d = firstUnfit
+	}
+	n.mu.unfit[u] = unfit{until: now.Add(d), next: min(2*d, mostUnfit)}
+	n.mu.Unlock()
+	if f := n.cfg.Observer.Unfit; f != nil {
+		f(u, d)
+	}
+}
+
+// Fit ends that.
+func (n *Node) Fit(u event.Unit) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.mu.unfit, u)
+}
+
+func (n *Node) isUnfit(u event.Unit, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was, ok := n.mu.unfit[u]
+	if ok && now.Sub(was.until) > mostUnfit {
+		delete(n.mu.unfit, u)
+	}
+	return ok && now.Before(was.until)
+}
+
+// rank is this node's for a unit.
+func (n *Node) rank(u event.Unit) int {
+	return n.placement.Load().Rank(u, n.cfg.Self.ID, n.isUnfit(u, n.cfg.Now()))
+}
+
+func (n *Node) trouble(what string, err error) {
+	n.cfg.Logger.Warn(what+": will try again", "error", err)
+	if f := n.cfg.Observer.Trouble; f != nil {
+		f(what, err)
+	}
+}
+
+// token leaves a token in a channel that holds one.
+func token(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func sortUnits(units []event.Unit, by func(a, b event.Unit) int) {
+	slices.SortFunc(units, func(a, b event.Unit) int {
+		return cmp.Or(by(a, b), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+}

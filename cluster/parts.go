@@ -1,0 +1,289 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// parts holds the node's share of the parts. A part is leased and raised like a unit; whoever holds it relays its lanes, and looks after what only the store knows.
+type parts struct {
+	n  *Node
+	mu struct {
+		sync.Mutex
+		held   map[event.Part]event.Generation
+		floor  map[event.Part]event.Generation // that the next acquisition must be above: the store has it
+		free   map[event.Part]bool             // this node is second for it, and found it free the last time
+		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
+		going  map[event.Part]bool             // asked for by whoever ranks first
+	}
+}
+
+func newParts(n *Node) *parts {
+	p := &parts{n: n}
+	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
+	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]bool{}, map[event.Part]time.Time{}, map[event.Part]bool{}
+	return p
+}
+
+// partOf gives the part that a unit stands for.
+func partOf(u event.Unit) (event.Part, bool) {
+	n, err := strconv.ParseUint(u.Key, 10, 8)
+	return event.Part(n), err == nil && n < event.Parts && u == event.Part(n).Unit()
+}
+
+func (p *parts) holds(part event.Part) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, held := p.mu.held[part]
+	return held
+}
+
+// letGo has a part released in the next turn, which comes at once; false when it is not held.
+func (p *parts) letGo(part event.Part) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, held := p.mu.held[part]; !held {
+		return false
+	}
+	p.mu.going[part] = true
+	return true
+}
+
+// wanted gives the parts to ask their holders for.
+func (p *parts) wanted(now time.Time) []event.Unit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var units []event.Unit
+	for part, since := range p.mu.wanted {
+		if now.Sub(since) >= p.n.cfg.Debounce {
+			units = append(units, part.Unit())
+		}
+	}
+	return units
+}
+
+// lost is told by what renews the leases.
+func (p *parts) lost(h partitions.Held, why string) {
+	part, ok := partOf(h.Unit)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	held := p.mu.held[part] == h.Generation
+	if held {
+		delete(p.mu.held, part)
+	}
+	p.mu.Unlock()
+	if held {
+		p.n.cfg.Logger.Warn("lost a part", "part", part, "why", why)
+		p.dropped(part)
+		token(p.n.rebeat)
+	}
+}
+
+func (p *parts) dropped(part event.Part) {
+	p.n.keeper.Remove(part.Unit())
+	p.n.cfg.Relay.Drop(part)
+	if f := p.n.cfg.Observer.PartHeld; f != nil {
+		f(part, false)
+	}
+}
+
+// turn releases what others asked for, goes for what is free and this node's, and tells when to look again at the latest.
+func (p *parts) turn(ctx context.Context) time.Duration {
+	p.releaseAsked(ctx)
+	soon := p.n.traits.Heartbeat
+	ranks := map[event.Part]int{}
+	var asked []event.Part
+	var units []event.Unit
+	for i := range event.Parts {
+		part := event.Part(i)
+		if r := p.n.rank(part.Unit()); r < contenders && !p.holds(part) {
+			ranks[part] = r
+			asked, units = append(asked, part), append(units, part.Unit())
+		}
+	}
+	if len(asked) == 0 {
+		p.look(nil, nil, ranks)
+		return soon
+	}
+	var left []time.Duration
+	err := p.n.bounded(ctx, func(ctx context.Context) (err error) {
+		left, err = p.n.cfg.Broker.Leases(ctx, units)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			p.n.trouble("ask who holds parts", err)
+		}
+		return soon
+	}
+	try := p.look(asked, left, ranks)
+	for i, part := range asked {
+		if ranks[part] == 0 && left[i] > 0 {
+			soon = min(soon, left[i]+time.Millisecond)
+		}
+	}
+	if p.acquire(ctx, try) {
+		soon = min(soon, p.n.traits.Heartbeat/10)
+	}
+	return soon
+}
+
+// look takes note of what was found and gives the parts to go for.
+func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.Part]int) (try []event.Part) {
+	now := p.n.cfg.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for part := range p.mu.wanted {
+		if r, ok := ranks[part]; !ok || r > 0 {
+			delete(p.mu.wanted, part)
+		}
+	}
+	for i, part := range asked {
+		free := left[i] <= 0
+		switch {
+		case ranks[part] == 0 && free:
+			try = append(try, part)
+		case ranks[part] == 0:
+			if _, known := p.mu.wanted[part]; !known {
+				p.mu.wanted[part] = now
+			}
+		case free && p.mu.free[part]: // for a heartbeat, and the first has not come
+			try = append(try, part)
+		}
+		p.mu.free[part] = free && ranks[part] > 0
+		if free {
+			delete(p.mu.wanted, part)
+		}
+	}
+	return try
+}
+
+// acquire goes for parts: leases first, then their rows in the store, then they are held. It reports whether some are to be tried again soon.
+func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
+	type got struct {
+		part     event.Part
+		sent     time.Time
+		acquired partitions.Acquired
+		err      error
+	}
+	answers := make([]got, len(try))
+	var all sync.WaitGroup
+	for i, part := range try {
+		p.mu.Lock()
+		floor := p.mu.floor[part]
+		p.mu.Unlock()
+		all.Go(func() {
+			answers[i] = got{part: part, sent: p.n.cfg.Now()}
+			answers[i].err = p.n.bounded(ctx, func(ctx context.Context) (err error) {
+				answers[i].acquired, err = p.n.cfg.Port.Acquire(ctx, part.Unit(), floor)
+				return err
+			})
+		})
+	}
+	all.Wait()
+	var granted []got
+	var ask []eventstore.Ask
+	var errs []error
+	for _, a := range answers {
+		switch {
+		case a.err != nil:
+			errs = append(errs, a.err)
+		case a.acquired.Granted:
+			granted = append(granted, a)
+			ask = append(ask, eventstore.Ask{Unit: a.part.Unit(), Generation: a.acquired.Generation})
+		}
+	}
+	if len(errs) > 0 && ctx.Err() == nil {
+		p.n.trouble("lease parts", errors.Join(errs...))
+	}
+	if len(granted) == 0 {
+		return false
+	}
+	var raised []eventstore.Recovered
+	err := p.n.bounded(ctx, func(ctx context.Context) (err error) {
+		raised, err = p.n.cfg.Store.Raise(ctx, ask)
+		return err
+	})
+	for i, a := range granted {
+		held := partitions.Held{Unit: a.part.Unit(), Generation: a.acquired.Generation}
+		switch {
+		case err != nil:
+			p.n.Unfit(held.Unit) // another node may reach the store
+			p.release(ctx, held)
+		case !raised[i].Raised:
+			p.mu.Lock()
+			p.mu.floor[a.part] = raised[i].Generation
+			p.mu.Unlock()
+			p.release(ctx, held)
+			again = true
+		default:
+			p.hold(held, a.part, a.sent)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		p.n.trouble("raise parts in the store", err)
+	}
+	return again
+}
+
+func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time) {
+	p.n.Fit(h.Unit)
+	p.mu.Lock()
+	p.mu.held[part] = h.Generation
+	delete(p.mu.wanted, part)
+	delete(p.mu.going, part)
+	p.mu.Unlock()
+	p.n.keeper.Add(h, sent)
+	p.n.cfg.Relay.Hold(part, h.Generation)
+	if f := p.n.cfg.Observer.PartHeld; f != nil {
+		f(part, true)
+	}
+}
+
+// releaseAsked gives up the parts that others asked for.
+func (p *parts) releaseAsked(ctx context.Context) {
+	p.mu.Lock()
+	going := p.mu.going
+	p.mu.going = map[event.Part]bool{}
+	p.mu.Unlock()
+	for part := range going {
+		p.giveUp(ctx, part)
+	}
+}
+
+// releaseAll gives all parts up.
+func (p *parts) releaseAll(ctx context.Context) {
+	for i := range event.Parts {
+		p.giveUp(ctx, event.Part(i))
+	}
+}
+
+// giveUp ends the relay of a part, and then its lease: in this order, or two would relay it.
+func (p *parts) giveUp(ctx context.Context, part event.Part) {
+	p.mu.Lock()
+	g, held := p.mu.held[part]
+	delete(p.mu.held, part)
+	p.mu.Unlock()
+	if !held {
+		return
+	}
+	p.dropped(part)
+	p.release(ctx, partitions.Held{Unit: part.Unit(), Generation: g})
+}
+
+// release gives a lease back; one that cannot be reached lapses.
+func (p *parts) release(ctx context.Context, h partitions.Held) {
+	err := p.n.bounded(ctx, func(ctx context.Context) error { return p.n.cfg.Port.Release(ctx, h, false) })
+	if err != nil && !errors.Is(err, partitions.ErrFenced) && ctx.Err() == nil {
+		p.n.trouble("give a part back", err)
+	}
+}

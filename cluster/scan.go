@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// runScanning finds units that have work, and goes for those that are this node's to go for.
+func (n *Node) runScanning(ctx context.Context) {
+	timer := time.NewTimer(n.traits.Heartbeat)
+	defer timer.Stop()
+	contest := NewContest(n.cfg.Grace, n.cfg.Debounce, n.cfg.Moves)
+	next := n.cfg.Now().Add(n.traits.Heartbeat) // scan of everything
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-n.rescan:
+		}
+		units, all := n.takeWoken()
+		now := n.cfg.Now()
+		if all || !now.Before(next) {
+			next = now.Add(n.traits.Heartbeat)
+			if err := n.scan(ctx, contest); err != nil && ctx.Err() == nil {
+				n.trouble("look for units that have work", err)
+			}
+		}
+		if err := errors.Join(n.goFor(ctx, contest, units, false), n.goFor(ctx, contest, contest.Due(now), true)); err != nil && ctx.Err() == nil {
+			n.trouble("ask who holds units that have work", err)
+		}
+		n.setWants(contest.Wants(n.cfg.Now()))
+		wait := next.Sub(n.cfg.Now())
+		if at, ok := contest.Next(); ok {
+			wait = min(wait, at.Sub(n.cfg.Now()))
+		}
+		timer.Reset(max(wait, 0))
+	}
+}
+
+// takeWoken gives the units that wakes named, and reports whether everything is to be looked for.
+func (n *Node) takeWoken() (units []event.Unit, all bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for u := range n.mu.woken {
+		if u.IsZero() {
+			all = true
+			continue
+		}
+		units = append(units, u)
+	}
+	clear(n.mu.woken)
+	return units, all
+}
+
+func (n *Node) setWants(units []event.Unit) {
+	units = append(units, n.parts.wanted(n.cfg.Now())...)
+	n.mu.Lock()
+	had := len(n.mu.wants)
+	n.mu.wants = units
+	n.mu.Unlock()
+	if len(units) > 0 && had == 0 {
+		token(n.rebeat)
+	}
+}
+
+// scan looks at everything that has work.
+func (n *Node) scan(ctx context.Context, contest *Contest) error {
+	seen := map[event.Unit]bool{}
+	for _, name := range n.cfg.Self.Names {
+		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+			var keys []string
+			err := n.bounded(ctx, func(ctx context.Context) (err error) {
+				keys, cursor, err = n.cfg.Broker.Busy(ctx, name, cursor)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			units := make([]event.Unit, len(keys))
+			for i, key := range keys {
+				units[i] = event.Unit{Name: name, Key: key}
+				seen[units[i]] = true
+			}
+			if err := n.goFor(ctx, contest, units, false); err != nil {
+				return err
+			}
+		}
+	}
+	contest.Keep(seen)
+	return nil
+}
+
+// goFor goes for those of the units that are free and this node's to go for, and remembers when to look at the others again. A unit that lives here is woken: the wake
+// may have been lost.
+func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, due bool) error {
+	ranks := map[event.Unit]int{}
+	for _, u := range units {
+		if n.cfg.Units.Live(u) {
+			contest.Forget(u)
+			n.cfg.Units.Wake(u)
+			continue
+		}
+		if r := n.rank(u); r < contenders {
+			ranks[u] = r
+		} else {
+			contest.Forget(u)
+		}
+	}
+	if len(ranks) == 0 {
+		return nil
+	}
+	asked := slices.Collect(maps.Keys(ranks))
+	var left []time.Duration
+	err := n.bounded(ctx, func(ctx context.Context) (err error) {
+		left, err = n.cfg.Broker.Leases(ctx, asked)
+		return err
+	})
+	if err != nil {
+		for _, u := range asked { // not forgotten: when it was their turn it still is
+			contest.See(n.cfg.Now(), Seen{Unit: u, Rank: ranks[u], Left: n.cfg.Grace})
+		}
+		return err
+	}
+	now := n.cfg.Now()
+	for i, u := range asked {
+		if contest.See(now, Seen{Unit: u, Rank: ranks[u], Left: left[i], Due: due}) {
+			n.cfg.Units.Wake(u)
+		}
+	}
+	return nil
+}
+
+// runTelling sends marks and hints. While one call is under way the next ones gather.
+func (n *Node) runTelling(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.tell:
+		}
+		n.sendMarks(ctx)
+		n.sendRest(ctx)
+	}
+}
+
+// sendMarks sends what is to be marked. What cannot be sent is lost but for the looks that follow: those of the store find it.
+func (n *Node) sendMarks(ctx context.Context) {
+	n.mu.Lock()
+	units := slices.Collect(maps.Keys(n.mu.marks))
+	clear(n.mu.marks)
+	n.mu.Unlock()
+	const batch = 1000
+	for some := range slices.Chunk(units, batch) {
+		if err := n.bounded(ctx, func(ctx context.Context) error { return n.cfg.Broker.Mark(ctx, some) }); err != nil && ctx.Err() == nil {
+			n.trouble("tell others that units have work", err)
+			return
+		}
+	}
+}
+
+func (n *Node) sendRest(ctx context.Context) {
+	n.mu.Lock()
+	rest := maps.Clone(n.mu.rest)
+	clear(n.mu.rest)
+	n.mu.Unlock()
+	for u, waits := range rest {
+		if err := n.bounded(ctx, func(ctx context.Context) error { return n.cfg.Broker.Halted(ctx, u, waits) }); err != nil && ctx.Err() == nil {
+			n.trouble("note which units wait for a person", err)
+			return
+		}
+	}
+}
