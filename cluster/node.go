@@ -13,6 +13,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/leases"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
@@ -26,7 +27,6 @@ type Config struct {
 	Store    Raiser
 	Units    Units
 	Relay    Relay
-	Keep     func(Callbacks) Keeper // makes what renews parts
 	Grace    time.Duration          // that each rank waits longer; default a tenth of the port's heartbeat
 	Debounce time.Duration          // that a node ranks first before it asks for a unit; default 1 s
 	Moves    int                    // hand-overs in a second; default 50
@@ -58,25 +58,12 @@ type Units interface {
 	HandOver(u event.Unit)
 }
 
-// Relay relays the parts that this node holds. None of the methods but Drop blocks; after Drop nothing more is done for the part.
+// Relay relays the parts that this node holds. None of the methods blocks but Drop, which waits for what is under way: after it nothing more is done for the part.
 type Relay interface {
 	Hold(p event.Part, g event.Generation)
 	Drop(p event.Part)
 	// Look has it look for what is unpublished in a part.
 	Look(p event.Part)
-}
-
-// Keeper renews leases; see internal/leases.
-type Keeper interface {
-	Start(ctx context.Context) error
-	Stop(ctx context.Context) error
-	Add(h partitions.Held, sent time.Time)
-	Remove(u event.Unit)
-}
-
-// Callbacks are what a Keeper tells: that a lease is not held any more, whatever the reason. It does not block.
-type Callbacks struct {
-	Lost func(h partitions.Held, why string)
 }
 
 // Observer is told what a node does. Its functions must not block; any may be nil.
@@ -93,7 +80,7 @@ type Observer struct {
 type Node struct {
 	cfg    Config
 	traits partitions.Traits
-	keeper Keeper
+	keeper *leases.Keeper // of parts
 	parts  *parts
 
 	placement atomic.Pointer[Placement]
@@ -127,8 +114,8 @@ type unfit struct {
 
 // New checks cfg. It starts nothing.
 func New(cfg Config) (*Node, error) {
-	if cfg.Broker == nil || cfg.Port == nil || cfg.Store == nil || cfg.Units == nil || cfg.Relay == nil || cfg.Keep == nil {
-		return nil, errors.New("node: Broker, Port, Store, Units, Relay and Keep must be set")
+	if cfg.Broker == nil || cfg.Port == nil || cfg.Store == nil || cfg.Units == nil || cfg.Relay == nil {
+		return nil, errors.New("node: Broker, Port, Store, Units and Relay must be set")
 	}
 	traits := cfg.Port.Traits()
 	if !traits.Leased {
@@ -150,7 +137,7 @@ func New(cfg Config) (*Node, error) {
 	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
 	n.placement.Store(new(Placement))
 	n.parts = newParts(n)
-	n.keeper = cfg.Keep(Callbacks{Lost: n.parts.lost})
+	n.keeper = leases.New(leases.Config{Port: cfg.Port, Trouble: func(err error) { n.trouble("renew the leases of parts", err) }})
 	return n, nil
 }
 

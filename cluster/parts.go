@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/leases"
 	"github.com/keyhold/keyhold/partitions"
 )
 
@@ -22,6 +23,7 @@ type parts struct {
 		free   map[event.Part]bool             // this node is second for it, and found it free the last time
 		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
 		going  map[event.Part]bool             // asked for by whoever ranks first
+		lost   map[event.Part]event.Generation // not held any more, and the relay does not know yet
 	}
 }
 
@@ -29,6 +31,7 @@ func newParts(n *Node) *parts {
 	p := &parts{n: n}
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
 	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]bool{}, map[event.Part]time.Time{}, map[event.Part]bool{}
+	p.mu.lost = map[event.Part]event.Generation{}
 	return p
 }
 
@@ -69,8 +72,11 @@ func (p *parts) wanted(now time.Time) []event.Unit {
 	return units
 }
 
-// lost is told by what renews the leases.
-func (p *parts) lost(h partitions.Held, why string) {
+// Renewed implements [leases.Holder].
+func (p *parts) Renewed(partitions.Held, time.Time) {}
+
+// Lost implements [leases.Holder].
+func (p *parts) Lost(h partitions.Held, why leases.Loss) {
 	part, ok := partOf(h.Unit)
 	if !ok {
 		return
@@ -79,17 +85,17 @@ func (p *parts) lost(h partitions.Held, why string) {
 	held := p.mu.held[part] == h.Generation
 	if held {
 		delete(p.mu.held, part)
+		p.mu.lost[part] = h.Generation
 	}
 	p.mu.Unlock()
 	if held {
 		p.n.cfg.Logger.Warn("lost a part", "part", part, "why", why)
-		p.dropped(part)
 		token(p.n.rebeat)
 	}
 }
 
-func (p *parts) dropped(part event.Part) {
-	p.n.keeper.Remove(part.Unit())
+func (p *parts) dropped(part event.Part, g event.Generation) {
+	p.n.keeper.Remove(partitions.Held{Unit: part.Unit(), Generation: g})
 	p.n.cfg.Relay.Drop(part)
 	if f := p.n.cfg.Observer.PartHeld; f != nil {
 		f(part, false)
@@ -98,6 +104,7 @@ func (p *parts) dropped(part event.Part) {
 
 // turn releases what others asked for, goes for what is free and this node's, and tells when to look again at the latest.
 func (p *parts) turn(ctx context.Context) time.Duration {
+	p.dropLost()
 	p.releaseAsked(ctx)
 	soon := p.n.traits.Heartbeat
 	ranks := map[event.Part]int{}
@@ -242,10 +249,21 @@ func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time) {
 	delete(p.mu.wanted, part)
 	delete(p.mu.going, part)
 	p.mu.Unlock()
-	p.n.keeper.Add(h, sent)
+	p.n.keeper.Add(h, sent, p)
 	p.n.cfg.Relay.Hold(part, h.Generation)
 	if f := p.n.cfg.Observer.PartHeld; f != nil {
 		f(part, true)
+	}
+}
+
+// dropLost ends the relay of parts that are not held any more. What it still does is refused by the fence; it is ended before a part may be held again.
+func (p *parts) dropLost() {
+	p.mu.Lock()
+	lost := p.mu.lost
+	p.mu.lost = map[event.Part]event.Generation{}
+	p.mu.Unlock()
+	for part, g := range lost {
+		p.dropped(part, g)
 	}
 }
 
@@ -262,6 +280,7 @@ func (p *parts) releaseAsked(ctx context.Context) {
 
 // releaseAll gives all parts up.
 func (p *parts) releaseAll(ctx context.Context) {
+	p.dropLost()
 	for i := range event.Parts {
 		p.giveUp(ctx, event.Part(i))
 	}
@@ -276,7 +295,7 @@ func (p *parts) giveUp(ctx context.Context, part event.Part) {
 	if !held {
 		return
 	}
-	p.dropped(part)
+	p.dropped(part, g)
 	p.release(ctx, partitions.Held{Unit: part.Unit(), Generation: g})
 }
 
