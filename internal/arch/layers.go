@@ -63,6 +63,7 @@ var layers = []row{
 	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
 	{path: "partitions/partitionstest", layer: adapters, kit: true, why: "suite that every lease-and-stream port passes"},
 	{path: "transport/transporttest", layer: adapters, kit: true, why: "suite that every transport passes"},
+	{path: "transport/brokertest", layer: adapters, kit: true, why: "suite that every broker passes, and a broker in memory"},
 
 	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "behaviors and their runtime; knows ports only, and nothing that relays"},

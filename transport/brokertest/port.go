@@ -1,0 +1,265 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// lease is what the server knows of a unit.
+type lease struct {
+	owner      string
+	generation event.Generation
+	until      time.Duration
+	unclean    bool                       // not released since it was last granted
+	lanes      map[event.LaneRef]struct{} // that were read
+}
+
+// port is how the units of a node own and read.
+type port struct{ *Broker }
+
+var _ partitions.Port = (*port)(nil)
+
+// errAsked: what is next was asked of the producer.
+var errAsked = errors.New("broker in memory: entries are missing, and the producer was asked for them")
+
+func (s *Server) unit(u event.Unit) *lease {
+	l := s.mu.units[u]
+	if l == nil {
+		l = &lease{lanes: make(map[event.LaneRef]struct{})}
+		s.mu.units[u] = l
+	}
+	return l
+}
+
+func (p *port) Traits() partitions.Traits { return p.traits }
+
+func (p *port) Acquire(ctx context.Context, u event.Unit, floor event.Generation) (partitions.Acquired, error) {
+	var got partitions.Acquired
+	owner := p.OwnerID()
+	err := p.do(ctx, Call{Op: "acquire", Unit: u}, func() error {
+		now := p.now()
+		if now < p.mu.amnesty {
+			got.Forgot = true
+			return nil
+		}
+		l := p.unit(u)
+		if l.owner != "" && l.owner != owner && now < l.until {
+			got.HeldFor = l.until - now
+			return nil
+		}
+		got = partitions.Acquired{Granted: true, Generation: max(l.generation, floor) + 1, Unclean: l.unclean && l.owner != owner}
+		l.owner, l.generation, l.until, l.unclean = owner, got.Generation, now+p.traits.TTL, true
+		return nil
+	})
+	if err != nil {
+		return partitions.Acquired{}, err
+	}
+	return got, nil
+}
+
+// holds is the fence.
+func (p *port) holds(h partitions.Held, owner string) (*lease, error) {
+	l := p.mu.units[h.Unit]
+	if l == nil || l.owner != owner || l.generation != h.Generation || p.now() >= l.until {
+		return nil, fmt.Errorf("%s at generation %d: %w", h.Unit, h.Generation, partitions.ErrFenced)
+	}
+	return l, nil
+}
+
+func (p *port) Renew(ctx context.Context, held []partitions.Held) []error {
+	errs := make([]error, len(held))
+	owner := p.OwnerID()
+	for i, h := range held {
+		errs[i] = p.do(ctx, Call{Op: "renew", Unit: h.Unit}, func() error {
+			l, err := p.holds(h, owner)
+			if err == nil {
+				l.until = p.now() + p.traits.TTL
+			}
+			return err
+		})
+	}
+	return errs
+}
+
+func (p *port) Release(ctx context.Context, h partitions.Held, ifIdle bool) error {
+	owner := p.OwnerID()
+	return p.do(ctx, Call{Op: "release", Unit: h.Unit}, func() error {
+		l, err := p.holds(h, owner)
+		if err != nil {
+			return err
+		}
+		unread := p.unread(h.Unit, l)
+		if ifIdle && unread {
+			return fmt.Errorf("release %s: %w", h.Unit, partitions.ErrBusy)
+		}
+		if !unread && ifIdle {
+			delete(p.mu.busy[h.Unit.Name], h.Unit.Key)
+		}
+		l.owner, l.until, l.unclean = "", 0, false
+		return nil
+	})
+}
+
+func (s *Server) unread(u event.Unit, l *lease) bool {
+	for lane := range l.lanes {
+		if st := s.mu.streams[lane]; st.newest() > 0 {
+			if passed, read := st.passed[u.Name]; !read || passed < st.newest() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *port) Fetch(ctx context.Context, h partitions.Held, above []event.Position, max int) (partitions.Fetched, error) {
+	return p.read(ctx, "fetch", h, above, max)
+}
+
+func (p *port) Advance(ctx context.Context, h partitions.Held, done []event.Position, max int) (partitions.Fetched, error) {
+	return p.read(ctx, "advance", h, done, max)
+}
+
+// part is what one lane has above a position: first what its stream lost, which may be elsewhere.
+type part struct {
+	lane    event.LaneRef
+	after   event.Sequence
+	lost    event.Sequence // up to here
+	foreign bool
+	asked   bool // of the producer, who did not answer yet
+	entries []event.Envelope
+}
+
+func (p *port) read(ctx context.Context, op string, h partitions.Held, above []event.Position, most int) (partitions.Fetched, error) {
+	var parts []part
+	owner := p.OwnerID()
+	_, own := p.bound()
+	err := p.do(ctx, Call{Op: op, Unit: h.Unit}, func() error {
+		l, err := p.holds(h, owner)
+		if err != nil {
+			return err
+		}
+		for _, kind := range []event.Lane{event.Primary, event.Backfill} {
+			for _, pos := range above {
+				if pos.Lane.Lane == kind {
+					l.lanes[pos.Lane] = struct{}{}
+					parts = p.take(parts, h.Unit, pos, op == "advance", own)
+				}
+			}
+		}
+		if op == "advance" && len(parts) == 0 {
+			delete(p.mu.busy[h.Unit.Name], h.Unit.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return partitions.Fetched{}, err
+	}
+	return p.join(ctx, parts, most)
+}
+
+// take notes how far the unit is with a lane, and adds what is above.
+func (p *port) take(parts []part, u event.Unit, pos event.Position, ack bool, own string) []part {
+	st := p.mu.streams[pos.Lane]
+	if st.newest() == 0 {
+		return parts
+	}
+	if passed, read := st.passed[u.Name]; !read || ack && passed < pos.Sequence {
+		st.passed[u.Name] = pos.Sequence
+	}
+	if pos.Sequence >= st.newest() {
+		return parts
+	}
+	next := part{lane: pos.Lane, after: pos.Sequence}
+	producer := p.mu.categories[pos.Lane.Category].StoreID
+	next.foreign = producer != "" && producer != own
+	if first := st.entries[0].Sequence; pos.Sequence+1 < first {
+		next.lost = first - 1
+		if next.foreign {
+			p.missing(&next, u)
+		}
+		next.entries = append(next.entries, st.entries...)
+	} else {
+		next.entries = st.entries[pos.Sequence+1-first:]
+	}
+	return append(parts, next)
+}
+
+// missing takes the run that the producer wrote, or asks for it.
+func (p *port) missing(next *part, u event.Unit) {
+	at := place{u, next.lane}
+	if got := p.mu.served[at]; got != nil && got.after == next.after {
+		for i := range got.entries {
+			if got.entries[i].Sequence <= next.lost {
+				next.entries = append(next.entries, got.entries[i])
+			}
+		}
+		return
+	}
+	next.asked = true
+	if w, open := p.mu.wanted[at]; !open || w.After != next.after {
+		p.mu.asked++
+		p.mu.wanted[at] = transport.Wanted{Unit: u, Lane: next.lane, After: next.after, ID: strconv.Itoa(p.mu.asked)}
+	}
+}
+
+// join makes one answer of the parts, reading from the store what streams lost.
+func (p *port) join(ctx context.Context, parts []part, most int) (partitions.Fetched, error) {
+	got := partitions.Fetched{Drained: true}
+	for i := range parts {
+		next := &parts[i]
+		room := most - len(got.Entries)
+		if room == 0 {
+			got.Drained = false
+			break
+		}
+		if next.asked {
+			return partitions.Fetched{}, fmt.Errorf("read %s above %d: %w", next.lane, next.after, errAsked)
+		}
+		if next.lost > 0 && !next.foreign {
+			if err := p.fromStore(ctx, next, room); err != nil {
+				return partitions.Fetched{}, err
+			}
+		}
+		run := follows(next.entries, next.after)
+		if len(run) == 0 {
+			return partitions.Fetched{Gap: true, Lane: next.lane}, nil
+		}
+		n := min(room, len(run))
+		got.Entries = append(got.Entries, run[:n]...)
+		got.Drained = got.Drained && n == len(next.entries)
+	}
+	return got, nil
+}
+
+// follows gives the run that begins right above a sequence.
+func follows(entries []event.Envelope, after event.Sequence) []event.Envelope {
+	for i := range entries {
+		if entries[i].Sequence != after+event.Sequence(i)+1 {
+			return entries[:i]
+		}
+	}
+	return entries
+}
+
+func (p *port) fromStore(ctx context.Context, next *part, most int) error {
+	records, _ := p.bound()
+	if records == nil {
+		return nil
+	}
+	kept, err := records.ReadLane(ctx, next.lane, next.after, most)
+	if err != nil {
+		return fmt.Errorf("read %s from the store: %w", next.lane, err)
+	}
+	for len(kept) > 0 && kept[len(kept)-1].Sequence > next.lost {
+		kept = kept[:len(kept)-1]
+	}
+	next.entries = append(kept, next.entries...)
+	return nil
+}

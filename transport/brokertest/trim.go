@@ -1,0 +1,190 @@
+package brokertest
+
+import (
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
+)
+
+var trims = []check{
+	{"Entries up to a sequence go", func(s *suite) {
+		s.start(orders, 1, 5)
+		s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 3}}), nil)
+		s.same("below", s.entries(orders, 1, 0), s.read(orders, 0))
+		s.same("above", s.entries(orders, 4, 5), s.read(orders, 3))
+	}},
+	{"The newest entry always stays", func(s *suite) {
+		s.start(orders, 1, 3)
+		s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 3}}), nil)
+		s.same("the stream", s.entries(orders, 3, 3), s.read(orders, 2))
+		s.each("trim beyond", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 99}}), nil)
+		s.same("the newest", told(transport.AppendOK, orders, 3), s.ask(orders))
+	}},
+	{"A trim is idempotent, and each lane's own", func(s *suite) {
+		s.start(orders, 4, 6)
+		s.start(backfill(orders), 4, 6)
+		for range 2 {
+			s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 5}, {Lane: others, Through: 5}, {Lane: backfill(orders), Through: 2}}), nil, nil, nil)
+		}
+		s.same("primary", s.entries(orders, 6, 6), s.read(orders, 5))
+		s.same("backfill", s.entries(backfill(orders), 4, 6), s.read(backfill(orders), 3))
+	}},
+	{"What was trimmed is read from the store", func(s *suite) {
+		var publish []event.Envelope
+		for _, e := range s.entries(orders, 1, 5) {
+			e.Stream, e.StreamVersion = event.Stream{}, 0
+			publish = append(publish, e)
+		}
+		_, err := s.store.Begin("test").Commit(s.Context(), eventstore.Changes{Publish: publish})
+		s.must("commit", err)
+		s.start(orders, 1, 5)
+		s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 3}}), nil)
+		s.same("read", 4, len(s.read(orders, 1)))
+	}},
+}
+
+// retire retires one lane.
+func (s *suite) retire(lane event.LaneRef, through event.Sequence, subscribers ...string) error {
+	s.Helper()
+	errs := s.Broker.Retire(s.Context(), []transport.Retire{{Lane: lane, Through: through, Subscribers: subscribers}})
+	if len(errs) != 1 {
+		s.Fatalf("%d answers for one lane", len(errs))
+	}
+	return errs[0]
+}
+
+// live checks how many keys of the category order are.
+func (s *suite) live(want int) {
+	s.Helper()
+	got, err := s.Broker.Partitions(s.Context(), "order")
+	s.must("partitions", err)
+	if got != want {
+		s.Errorf("%d keys are live, want %d", got, want)
+	}
+}
+
+var retires = []check{
+	{"A lane that all have passed goes, and its key with it", func(s *suite) {
+		s.start(orders, 1, 2, "shipping")
+		s.live(1)
+		s.pass(shipping, orders, 2)
+		s.must("retire", s.retire(orders, 2, "shipping"))
+		s.same("the newest", told(transport.AppendEmpty, orders, 0), s.ask(orders))
+		s.live(0)
+	}},
+	{"A lane to which somebody published since stays", func(s *suite) {
+		s.start(orders, 1, 3, "shipping")
+		s.pass(shipping, orders, 3)
+		s.each("retire", []error{s.retire(orders, 2, "shipping")}, transport.ErrBusy)
+		s.same("the stream", s.entries(orders, 1, 3), s.read(orders, 0))
+		s.live(1)
+	}},
+	{"A lane that a subscriber has not passed stays", func(s *suite) {
+		s.start(orders, 1, 2, "shipping", "billing")
+		s.pass(shipping, orders, 2)
+		s.pass(billing, orders, 1)
+		s.each("retire", []error{s.retire(orders, 2, "billing", "shipping")}, transport.ErrBusy)
+		s.same("the newest", told(transport.AppendOK, orders, 2), s.ask(orders))
+		s.pass(billing, orders, 2)
+		s.must("retire", s.retire(orders, 2, "billing", "shipping"))
+	}},
+	{"A lane that a subscriber has never read stays", func(s *suite) {
+		s.start(orders, 1, 1, "shipping", "billing")
+		s.pass(shipping, orders, 1)
+		s.each("retire", []error{s.retire(orders, 1, "billing", "shipping")}, transport.ErrBusy)
+		s.live(1)
+	}},
+	{"A lane that nobody subscribes to goes", func(s *suite) {
+		s.start(orders, 1, 1)
+		s.must("retire", s.retire(orders, 1))
+		s.live(0)
+	}},
+	{"A key is live while either of its lanes is", func(s *suite) {
+		s.start(orders, 1, 1)
+		s.start(backfill(orders), 1, 1)
+		s.live(1)
+		s.must("retire primary", s.retire(orders, 1))
+		s.live(1)
+		s.same("the other lane", told(transport.AppendOK, backfill(orders), 1), s.ask(backfill(orders)))
+		s.must("retire backfill", s.retire(backfill(orders), 1))
+		s.live(0)
+	}},
+	{"What is not there is retired already", func(s *suite) {
+		s.must("retire", s.retire(orders, 4, "shipping"))
+	}},
+	{"A lane that was retired begins anew where the next run does", func(s *suite) {
+		s.start(orders, 1, 2)
+		s.must("retire", s.retire(orders, 2))
+		s.start(orders, 3, 4)
+		s.live(1)
+		s.same("the stream", s.entries(orders, 3, 4), s.read(orders, 2))
+	}},
+	{"Each lane is answered for itself", func(s *suite) {
+		s.start(orders, 1, 2)
+		s.start(others, 1, 2)
+		s.each("retire", s.Broker.Retire(s.Context(), []transport.Retire{{Lane: orders, Through: 1}, {Lane: others, Through: 2}}), transport.ErrBusy, nil)
+		s.live(1)
+	}},
+}
+
+var missing = []check{
+	{"A run that another store's subscriber misses is wanted until it is served", func(s *suite) {
+		port, h := s.misses()
+		wanted, err := s.Broker.Wanted(s.Context(), "order")
+		s.must("wanted", err)
+		if len(wanted) != 1 || wanted[0].Unit != billing || wanted[0].Lane != orders || wanted[0].After != 1 || wanted[0].ID == "" {
+			s.Fatalf("got %+v, want what billing misses above 1", wanted)
+		}
+		s.must("serve", s.Broker.Serve(s.Context(), wanted[0], s.entries(orders, 2, 4)))
+		s.same("busy", []string{"k-1"}, s.busy("billing"))
+		got, err := port.Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
+		s.must("fetch", err)
+		if len(got.Entries) == 0 {
+			s.Fatalf("got %+v, want the run that was served", got)
+		}
+		s.same("the run", s.entries(orders, 2, 1+event.Sequence(len(got.Entries))), got.Entries)
+		wanted, err = s.Broker.Wanted(s.Context(), "order")
+		if err != nil || len(wanted) != 0 {
+			s.Errorf("served, and still wanted: %+v, %v", wanted, err)
+		}
+	}},
+	{"Entries that are nowhere any more are a gap", func(s *suite) {
+		port, h := s.misses()
+		wanted, err := s.Broker.Wanted(s.Context(), "order")
+		s.must("wanted", err)
+		s.same("wanted", 1, len(wanted))
+		s.must("serve", s.Broker.Serve(s.Context(), wanted[0], nil))
+		got, err := port.Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
+		if err != nil || !got.Gap || got.Lane != orders {
+			s.Errorf("got %+v, %v; want a gap", got, err)
+		}
+	}},
+	{"Nothing is wanted of other categories", func(s *suite) {
+		s.misses()
+		wanted, err := s.Broker.Wanted(s.Context(), "payment")
+		if err != nil || len(wanted) != 0 {
+			s.Errorf("got %+v, %v", wanted, err)
+		}
+	}},
+}
+
+// misses makes a subscriber of another application that misses what was trimmed of a stream, and has asked for it.
+func (s *suite) misses() (partitions.Port, partitions.Held) {
+	s.Helper()
+	if s.Foreign == nil {
+		s.Skip("this harness has no application with another store")
+	}
+	s.must("declare", s.Broker.Declare(s.Context(), transport.Declared{StoreID: s.id.StoreID, Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: s.id.StoreID}}}))
+	b := s.connected(s.Foreign(s.T, "another-store"))
+	s.must("declare", b.Declare(s.Context(), transport.Declared{StoreID: "another-store", Categories: []transport.Produced{{Category: "order", KeyField: "id"}},
+		Subscribers: []transport.Subscriber{{Name: "billing", Category: "order", StoreID: "another-store", Kind: "handler"}}}))
+	s.start(orders, 1, 6, "billing")
+	s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 4}}), nil)
+	h := s.acquire(b, billing)
+	got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
+	if err == nil && (got.Gap || len(got.Entries) > 0) {
+		s.Fatalf("got %+v while the producer is asked", got)
+	}
+	return b.Port(), h
+}
