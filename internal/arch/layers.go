@@ -50,7 +50,7 @@ var layers = []row{
 		why: "delivers in the committing goroutine; reads the store it is bound to"},
 	{path: "transport/local", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "internal/lifecycle", "internal/signal", "internal/storelane"},
 		why: "delivers within one process; reads the store it is bound to"},
-	{path: "eventstore/postgres/...", layer: adapters, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, plan: true, why: "the store of many nodes"},
+	{path: "eventstore/postgres/...", layer: adapters, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, why: "the store of many nodes"},
 	{path: "transport/redis/...", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "proto/...", "internal/lifecycle", "internal/signal"}, plan: true,
 		why: "leases, streams and wakes on Redis; reads the store it is bound to for what a stream has lost"},
 	{path: "internal/leases", layer: adapters, uses: []string{"event", "partitions/...", "internal/lifecycle", "internal/signal"}, plan: true,

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// laneIDs knows the numbers of lanes. They never change, so nothing that is remembered is ever wrong; and what is not there yet is made in a
+// transaction of its own, on a connection that nobody holds for long.
+type laneIDs struct {
+	pool *pgxpool.Pool
+
+	mu    sync.Mutex
+	known map[event.LaneRef]int64
+}
+
+// maxLanes bounds how many lanes are remembered, at about 200 bytes each.
+const maxLanes = 50_000
+
+func newLaneIDs(pool *pgxpool.Pool) *laneIDs {
+	return &laneIDs{pool: pool, known: make(map[event.LaneRef]int64)}
+}
+
+// of gives the numbers of lanes, in the order asked.
+func (l *laneIDs) of(ctx context.Context, refs []event.LaneRef) ([]int64, error) {
+	ids := make([]int64, len(refs))
+	if l.recall(refs, ids) {
+		return ids, nil
+	}
+	if err := l.learn(ctx, refs); err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if err := l.pool.QueryRow(ctx, `SELECT id FROM keyhold_lanes WHERE category = $1 AND key = $2 AND lane = $3`,
+			ref.Category, ref.Key, int16(ref.Lane)).Scan(&ids[i]); err != nil {
+			return nil, fmt.Errorf("look up lane %s: %w", ref, err)
+		}
+	}
+	l.keep(refs, ids)
+	return ids, nil
+}
+
+func (l *laneIDs) recall(refs []event.LaneRef, ids []int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, ref := range refs {
+		id, found := l.known[ref]
+		if !found {
+			return false
+		}
+		ids[i] = id
+	}
+	return true
+}
+
+func (l *laneIDs) keep(refs []event.LaneRef, ids []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.known)+len(refs) > maxLanes {
+		clear(l.known)
+	}
+	for i, ref := range refs {
+		l.known[ref] = ids[i]
+	}
+}
+
+// learn makes lanes that are not there. Nobody needs them to be on the disk before what refers to them is, and that comes later in the log.
+func (l *laneIDs) learn(ctx context.Context, refs []event.LaneRef) error {
+	sorted := slices.Clone(refs)
+	slices.SortFunc(sorted, event.LaneRef.Compare)
+	batch := new(pgx.Batch)
+	batch.Queue(`SET LOCAL synchronous_commit = off`)
+	for _, ref := range slices.Compact(sorted) {
+		batch.Queue(`INSERT INTO keyhold_lanes (category, key, lane, part)
+			SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT 1 FROM keyhold_lanes WHERE category = $1 AND key = $2 AND lane = $3)
+			ON CONFLICT DO NOTHING`, ref.Category, ref.Key, int16(ref.Lane), int16(ref.Part()))
+	}
+	err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, batch).Close() })
+	if err != nil {
+		return fmt.Errorf("make lanes: %w", err)
+	}
+	return nil
+}

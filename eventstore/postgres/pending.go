@@ -1,0 +1,3 @@
+package postgres
+
+type counts struct{}
