@@ -56,7 +56,7 @@ var layers = []row{
 	{path: "internal/leases", layer: adapters, uses: []string{"event", "partitions/...", "internal/lifecycle", "internal/signal"}, plan: true,
 		why: "renews what a node holds, in batches; actors and parts share it"},
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
-	{path: "internal/postgresserver", layer: adapters, uses: []string{"internal/child"}, plan: true, why: "a real PostgreSQL of one's own, for tests and the demo, which may break it"},
+	{path: "internal/postgresserver", layer: adapters, uses: []string{"internal/child"}, why: "a real PostgreSQL of one's own, for tests and the demo, which may break it"},
 	{path: "internal/proxy", layer: adapters, kit: true, plan: true, why: "a connection on which things go wrong"},
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},

@@ -2,6 +2,7 @@ package child_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -155,6 +156,20 @@ func TestUnknownProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it has ended", func() bool { return !p.Alive() })
+	if ok, err := p.Wait(t.Context()); !ok || err != nil {
+		t.Errorf("true ended with %v, %v", ok, err)
+	}
+	for program, arg := range map[string]string{"false": "", "sleep": "1000"} {
+		p, err := h.Start(filepath.Join(h.Dir, "log"), nil, program, arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if ok, err := p.Wait(ctx); ok || (err != nil) != (program == "sleep") {
+			t.Errorf("%s ended with %v, %v", program, ok, err)
+		}
+		cancel()
+	}
 }
 
 // state is the letter that the system gives for what a process does: S sleeps, T is stopped, Z is dead and not yet waited for.

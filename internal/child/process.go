@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -56,6 +57,18 @@ func (p *Process) Quit(signal os.Signal, patience time.Duration) error {
 		family = nil
 	}
 	return p.end(family)
+}
+
+// Wait waits until the program, and what it started, have ended by themselves, and says whether it was with success. When ctx ends
+// first they are killed.
+func (p *Process) Wait(ctx context.Context) (ok bool, err error) {
+	for !p.over(time.Now().Add(20 * time.Millisecond)) {
+		if ctx.Err() != nil {
+			return false, errors.Join(context.Cause(ctx), p.Kill())
+		}
+	}
+	err = p.end(nil)
+	return p.cmd.ProcessState.Success(), err
 }
 
 func (p *Process) end(family []int) error {
