@@ -1,0 +1,40 @@
+// Package redis carries events between nodes through Redis 6.2 or later, or Valkey: standalone, behind Sentinel, or as a Cluster, which is
+// found out by asking the server. One line in an application chooses it:
+//
+//	keyhold.Config{Transport: redis.Open("redis://localhost:6379")}
+//
+// Redis may lose anything at any time, all of it included: what was committed is in the store, and is published again. What it keeps is
+// described, name by name, in docs/wire.md.
+//
+// # Leases
+//
+// A unit runs on the node that holds its lease, a string with an expiry that names the owner and a generation. Every script that changes
+// something for an owner compares that string first, in the same step; whoever lost the lease can neither read nor acknowledge nor give back. The
+// generation is drawn above all that Redis remembers and above the floor that the caller knows from the store. Until it is released a unit's
+// generation key tells who had it last: a unit whose lease lapsed is unclean, unless this very process had it.
+//
+// A Redis that lost its memory may have granted, before that, leases which it does not know any more. It says so itself: a birth key holds the
+// replication id of the server and since when it remembers. The acquire script compares both with the server it runs on, so that one that was sent before a loss
+// and runs after it is refused like any other; nothing is granted until one TTL has passed.
+//
+// # Reading
+//
+// The id of an entry is its sequence: `7-0`. A read sets the unit's group to the position of the caller and reads from there, in one fenced step. So it gives
+// what an owner before left pending as well as what is new, in order and complete, at a cost that does not depend on how much is pending, and the same again when
+// it is asked again. Entries are acknowledged up to durable checkpoints only, by id, whoever read them.
+//
+// The stream says how far there is to read, the store fills in what the stream has lost below that (trimmed, deleted, never there after a loss of
+// memory). Nothing is read from the store above the newest entry of the stream: it would be right, the store is the truth, but each unit that has
+// nothing to do would cost a query, and the relay brings what is missing to the stream anyway. A sequence that neither has is a gap.
+//
+// # Calls
+//
+// Units of a node that read, acknowledge, acquire or release at the same time share calls: one is under way per kind and server, what comes meanwhile goes together with the
+// next. So nothing waits when there is little to do, and calls grow under load. Each unit has its own answer. Renewals have their own connections and share nothing
+// with the rest.
+//
+// The client library never repeats a call. One whose outcome is not known (a timeout, a connection that ended after the call was written) is reported so;
+// scripts that are not loaded, and slots of a Cluster that moved, are dealt with here, for each call by itself.
+//
+// Reading order: redis.go, config.go, connect.go, server.go, script.go, fault.go, names.go, entry.go; port.go, lease.go, read.go, batch.go, lost.go.
+package redis

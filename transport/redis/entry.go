@@ -1,0 +1,136 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+// Fields of an entry. One that is empty is left out, and readers pass over those they do not know. Category, key and lane are in the name of the stream, the sequence is in
+// the id of the entry. An entry without a type is a void.
+const (
+	fieldID          = "id"
+	fieldStore       = "store"
+	fieldType        = "type"
+	fieldVersion     = "ver"
+	fieldEncoding    = "enc"
+	fieldTime        = "time" // milliseconds since 1970
+	fieldTenant      = "tenant"
+	fieldKind        = "kind"
+	fieldEntity      = "entity"
+	fieldNumber      = "num" // of the event in its entity's stream
+	fieldCorrelation = "corr"
+	fieldCausation   = "cause"
+	fieldTrace       = "trace"
+	fieldTraceState  = "state"
+	fieldData        = "data" // the last one, so that its size is found without looking
+)
+
+// errNotOurs: an entry was written by somebody who does not keep to docs/wire.md.
+var errNotOurs = errors.New("is no entry of Keyhold's: remove it (XDEL), and tell its producer to use docs/wire.md")
+
+// entryID is the id of the entry with that sequence.
+func entryID(seq event.Sequence) string { return seq.String() + "-0" }
+
+// sequenceOf takes the id of an entry apart.
+func sequenceOf(id string) (event.Sequence, error) {
+	number, ok := strings.CutSuffix(id, "-0")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || seq == 0 || strconv.FormatUint(seq, 10) != number {
+		return 0, fmt.Errorf("entry %q %w", id, errNotOurs)
+	}
+	return event.Sequence(seq), nil
+}
+
+// encodeEntry gives the fields of an entry, and their values, as they follow the id in XADD.
+func encodeEntry(e *event.Envelope) []any {
+	fields := make([]any, 0, 24)
+	add := func(name, value string) {
+		if value != "" {
+			fields = append(fields, name, value)
+		}
+	}
+	add(fieldID, e.ID)
+	add(fieldStore, e.StoreID)
+	add(fieldType, e.Type)
+	if e.Version != 0 {
+		add(fieldVersion, strconv.Itoa(e.Version))
+	}
+	add(fieldEncoding, string(e.Encoding))
+	if !e.Time.IsZero() {
+		add(fieldTime, strconv.FormatInt(e.Time.UnixMilli(), 10))
+	}
+	add(fieldTenant, e.Tenant)
+	add(fieldKind, e.Stream.Kind)
+	add(fieldEntity, e.Stream.ID)
+	if e.StreamVersion != 0 {
+		add(fieldNumber, strconv.FormatUint(e.StreamVersion, 10))
+	}
+	add(fieldCorrelation, e.CorrelationID)
+	add(fieldCausation, e.CausationID)
+	add(fieldTrace, e.Trace.Parent)
+	add(fieldTraceState, e.Trace.State)
+	if len(e.Data) > 0 || len(fields) == 0 { // Redis has no entry without fields
+		fields = append(fields, fieldData, e.Data)
+	}
+	return fields
+}
+
+// decodeEntry makes an envelope of an entry of a lane's stream. A value that cannot be read counts as one that is not there: whoever handles the event finds that out, and
+// the unit halts before it, where a person sees it. An error is about the id alone: such an entry has no place in the lane.
+func decodeEntry(lane event.LaneRef, id string, fields []any) (event.Envelope, error) {
+	seq, err := sequenceOf(id)
+	if err != nil {
+		return event.Envelope{}, fmt.Errorf("%s: %w", lane, err)
+	}
+	e := event.Envelope{Category: lane.Category, Key: lane.Key, Lane: lane.Lane, Sequence: seq}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, _ := fields[i].(string)
+		value, _ := fields[i+1].(string)
+		set(&e, name, value)
+	}
+	return e, nil
+}
+
+func set(e *event.Envelope, field, value string) {
+	switch field {
+	case fieldID:
+		e.ID = value
+	case fieldStore:
+		e.StoreID = value
+	case fieldType:
+		e.Type = value
+	case fieldVersion:
+		e.Version, _ = strconv.Atoi(value)
+	case fieldEncoding:
+		e.Encoding = event.Encoding(value)
+	case fieldTime:
+		if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
+			e.Time = time.UnixMilli(ms).UTC()
+		}
+	case fieldTenant:
+		e.Tenant = value
+	case fieldKind:
+		e.Stream.Kind = value
+	case fieldEntity:
+		e.Stream.ID = value
+	case fieldNumber:
+		e.StreamVersion, _ = strconv.ParseUint(value, 10, 64)
+	case fieldCorrelation:
+		e.CorrelationID = value
+	case fieldCausation:
+		e.CausationID = value
+	case fieldTrace:
+		e.Trace.Parent = value
+	case fieldTraceState:
+		e.Trace.State = value
+	case fieldData:
+		if value != "" {
+			e.Data = []byte(value)
+		}
+	}
+}

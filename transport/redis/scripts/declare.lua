@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Compares fields of hashes with what is declared, and sets them if nothing contradicts.
+--
+-- KEYS   hashes
+-- ARGV   "look" changes nothing, "set" sets what agrees with everything;
+--        of each field: place of its hash in KEYS, field, value. "" = not known here, which agrees with everything, as it does there
+-- Result of each field that has another value: its number, counted from 1, then that value. Nothing is set then.
+-- Cost   O(fields)
+
+local conflicts, writes = {}, {}
+for i = 2, #ARGV, 3 do
+  local hash, field, ours = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2]
+  local theirs = redis.call('HGET', hash, field)
+  if not theirs or (theirs == '' and ours ~= '') then
+    writes[#writes + 1] = {hash, field, ours}
+  elseif ours ~= '' and theirs ~= ours then
+    conflicts[#conflicts + 1] = (i + 1) / 3
+    conflicts[#conflicts + 1] = theirs
+  end
+end
+if #conflicts == 0 and ARGV[1] == 'set' then
+  for _, write in ipairs(writes) do redis.call('HSET', unpack(write)) end
+end
+return conflicts
