@@ -91,16 +91,18 @@ func (c *Contest) Next() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
-// Wants gives the units to ask their holders for: those that this node has ranked first for long enough, the longest first, up to the most at once.
-func (c *Contest) Wants(now time.Time) []event.Unit {
-	var units []event.Unit
+// Wants gives the units to ask their holders for: those that this node has ranked first for long enough, the longest first, up to the most at once; and
+// when there will be another one, zero for never.
+func (c *Contest) Wants(now time.Time) (units []event.Unit, next time.Time) {
 	for u, since := range c.wants {
-		if now.Sub(since) >= c.debounce {
+		if at := since.Add(c.debounce); !at.After(now) {
 			units = append(units, u)
+		} else if next.IsZero() || at.Before(next) {
+			next = at
 		}
 	}
 	sortUnits(units, func(a, b event.Unit) int { return c.wants[a].Compare(c.wants[b]) })
-	return units[:min(len(units), c.most)]
+	return units[:min(len(units), c.most)], next
 }
 
 // Forget drops what is known of a unit: it runs here, or has no work any more.

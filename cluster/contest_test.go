@@ -26,6 +26,11 @@ func contest() *cluster.Contest { return cluster.NewContest(grace, debounce, 2) 
 // due steps a contest to a time, and gives what is due then.
 func due(c *cluster.Contest, d time.Duration) []event.Unit { return c.Due(at(d)) }
 
+func wants(c *cluster.Contest, d time.Duration) []event.Unit {
+	units, _ := c.Wants(at(d))
+	return units
+}
+
 func TestTheFirstGoesAtOnceWhenNobodyHoldsTheUnit(t *testing.T) {
 	t.Parallel()
 	c := contest()
@@ -108,19 +113,19 @@ func TestWhatOthersHoldIsAskedForAfterAWhileTheLongestFirstAndFewAtOnce(t *testi
 	for i := range 3 {
 		c.See(at(time.Duration(3-i)*100*time.Millisecond), cluster.Seen{Unit: unit(i), Left: 10 * second})
 	}
-	if got := c.Wants(at(debounce)); len(got) != 0 {
-		t.Errorf("asks too early for %v", got)
+	if got, next := c.Wants(at(debounce)); len(got) != 0 || !next.Equal(at(100*time.Millisecond+debounce)) {
+		t.Errorf("asks too early for %v, and again at %v", got, next.Sub(start))
 	}
-	if diff := cmp.Diff([]event.Unit{unit(2), unit(1)}, c.Wants(at(2*second))); diff != "" {
+	if diff := cmp.Diff([]event.Unit{unit(2), unit(1)}, wants(c, 2*second)); diff != "" {
 		t.Error(diff)
 	}
 	c.Forget(unit(2)) // it runs here now
 	c.Keep(map[event.Unit]bool{unit(0): true})
-	if diff := cmp.Diff([]event.Unit{unit(0)}, c.Wants(at(2*second))); diff != "" {
+	if diff := cmp.Diff([]event.Unit{unit(0)}, wants(c, 2*second)); diff != "" {
 		t.Error(diff)
 	}
 	c.See(at(2*second), cluster.Seen{Unit: unit(0), Rank: 1, Left: 10 * second}) // another ranks first
-	if got := c.Wants(at(9 * second)); len(got) != 0 {
+	if got := wants(c, 9*second); len(got) != 0 {
 		t.Errorf("asks for %v, which it does not rank first for", got)
 	}
 }

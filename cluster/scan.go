@@ -34,8 +34,12 @@ func (n *Node) runScanning(ctx context.Context) {
 		if err := errors.Join(n.goFor(ctx, contest, units, false), n.goFor(ctx, contest, contest.Due(now), true)); err != nil && ctx.Err() == nil {
 			n.trouble("ask who holds units that have work", err)
 		}
-		n.setWants(contest.Wants(n.cfg.Now()))
+		wants, more := contest.Wants(n.cfg.Now())
+		n.setWants(wants)
 		wait := next.Sub(n.cfg.Now())
+		if !more.IsZero() {
+			wait = min(wait, more.Sub(n.cfg.Now()))
+		}
 		if at, ok := contest.Next(); ok {
 			wait = min(wait, at.Sub(n.cfg.Now()))
 		}

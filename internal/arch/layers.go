@@ -57,7 +57,7 @@ var layers = []row{
 		why: "renews what a node holds, in batches; actors and parts share it"},
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
 	{path: "internal/postgresserver", layer: adapters, uses: []string{"internal/child"}, why: "a real PostgreSQL of one's own, for tests and the demo, which may break it"},
-	{path: "internal/proxy", layer: adapters, kit: true, plan: true, why: "a connection on which things go wrong"},
+	{path: "internal/proxy", layer: adapters, kit: true, why: "a connection on which things go wrong"},
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},
 	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
@@ -76,7 +76,7 @@ var layers = []row{
 		why: "relays records to brokers and sinks; nobody who appends records imports it"},
 	{path: "pm/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
 		why: "process managers, on actors"},
-	{path: "cluster/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "partitions/...", "transport", "actors/...", "internal/leases", "internal/lifecycle", "internal/signal"},
+	{path: "cluster/...", layer: siblings, uses: []string{"event", "eventstore", "partitions/...", "transport", "actors/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "membership and routing: implements what actors declares"},
 
 	{path: ".", layer: facade,

@@ -1,0 +1,519 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/keyhold/keyhold/cluster"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/memory"
+	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/brokertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a broker, a store, and the nodes that share them.
+type world struct {
+	t      *testing.T
+	server *brokertest.Server
+	store  eventstore.Store
+	id     eventstore.Identity
+	mu     struct {
+		sync.Mutex
+		relaying map[event.Part][]string // nodes that hold a part at this moment
+		twice    []string                // what was held by two at once
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, server: brokertest.NewServer(brokertest.Config{RealTime: true}), store: memory.Open()}
+	w.mu.relaying = map[event.Part][]string{}
+	id, err := w.store.Start(t.Context(), eventstore.StartOptions{Relayed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.id = id
+	t.Cleanup(func() {
+		if err := w.store.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if len(w.mu.twice) > 0 {
+			t.Errorf("held by two at once: %v", w.mu.twice)
+		}
+	})
+	return w
+}
+
+// fake is a node with units that are no more than names.
+type fake struct {
+	*cluster.Node
+	w      *world
+	name   string
+	broker *brokertest.Broker
+	mu     struct {
+		sync.Mutex
+		live   map[event.Unit]bool
+		woken  []event.Unit
+		handed []event.Unit
+		looked map[event.Part]int
+		parts  map[event.Part]bool
+		many   map[string]int
+	}
+}
+
+// join starts a node.
+func (w *world) join(name string) *fake {
+	w.t.Helper()
+	f := &fake{w: w, name: name, broker: w.server.Node(name)}
+	f.mu.live, f.mu.looked, f.mu.parts = map[event.Unit]bool{}, map[event.Part]int{}, map[event.Part]bool{}
+	f.mu.many = map[string]int{}
+	f.broker.Bind(w.store, w.id)
+	if err := f.broker.Connect(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	node, err := cluster.New(cluster.Config{
+		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
+		Broker: f.broker, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
+		Observer: cluster.Observer{ManyPartitions: func(category string, live int) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.mu.many[category] = live
+		}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f.Node = node
+	err = f.broker.Start(w.t.Context(), transport.Node{
+		Subscriptions: []transport.Subscription{{Name: "shipping", Category: "order"}, {Name: event.PartName}}, Wake: node.Wake, Rescan: node.Rescan,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := node.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fake) leave() {
+	f.w.t.Helper()
+	ctx := context.WithoutCancel(f.w.t.Context())
+	if err := errors.Join(f.Node.Drain(ctx), f.Node.Stop(ctx), f.broker.Stop(ctx)); err != nil {
+		f.w.t.Errorf("%s leaves: %v", f.name, err)
+	}
+}
+
+func (f *fake) Live(u event.Unit) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.live[u]
+}
+
+func (f *fake) Wake(u event.Unit) { f.note(func() { f.mu.woken = append(f.mu.woken, u) }) }
+
+func (f *fake) HandOver(u event.Unit) { f.note(func() { f.mu.handed = append(f.mu.handed, u) }) }
+
+func (f *fake) Look(p event.Part) { f.note(func() { f.mu.looked[p]++ }) }
+
+func (f *fake) note(what func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	what()
+}
+
+func (f *fake) Hold(p event.Part, _ event.Generation) {
+	f.note(func() { f.mu.parts[p] = true })
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	f.w.mu.relaying[p] = append(f.w.mu.relaying[p], f.name)
+	if len(f.w.mu.relaying[p]) > 1 {
+		f.w.mu.twice = append(f.w.mu.twice, fmt.Sprint(p, f.w.mu.relaying[p]))
+	}
+}
+
+func (f *fake) Drop(p event.Part) {
+	f.note(func() { delete(f.mu.parts, p) })
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	f.w.mu.relaying[p] = slices.DeleteFunc(f.w.mu.relaying[p], func(name string) bool { return name == f.name })
+}
+
+// take gives what was woken, each once, and forgets it.
+func (f *fake) take() []event.Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := map[event.Unit]bool{}
+	for _, u := range f.mu.woken {
+		set[u] = true
+	}
+	f.mu.woken = nil
+	all := slices.Collect(maps.Keys(set))
+	slices.SortFunc(all, func(a, b event.Unit) int { return cmpKeys(a, b) })
+	return all
+}
+
+func cmpKeys(a, b event.Unit) int {
+	switch {
+	case a.Key < b.Key:
+		return -1
+	case a.Key > b.Key:
+		return 1
+	}
+	return 0
+}
+
+func (f *fake) partCount() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.mu.parts)
+}
+
+func (f *fake) handed() []event.Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.mu.handed)
+}
+
+func (f *fake) looks(p event.Part) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.looked[p]
+}
+
+func (f *fake) warned(category string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.many[category]
+}
+
+// pass lets time pass, and everything that is due happen.
+func pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+	synctest.Wait()
+}
+
+// mark gives units work, as a publisher does.
+func (w *world) mark(by *fake, units ...event.Unit) {
+	w.t.Helper()
+	if err := by.broker.Mark(w.t.Context(), units); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// owned gives units that a node ranks first for.
+func (f *fake) owned(n int) []event.Unit {
+	var all []event.Unit
+	for i := 0; len(all) < n; i++ {
+		if f.Placement().First(unit(i)) == f.broker.OwnerID() {
+			all = append(all, unit(i))
+		}
+	}
+	slices.SortFunc(all, cmpKeys)
+	return all
+}
+
+func TestAllPartsAreHeldAndSharedOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		pass(10 * time.Millisecond)
+		if n := a.partCount(); n != event.Parts {
+			t.Errorf("the only node holds %d parts", n)
+		}
+		b, c := w.join("b"), w.join("c")
+		pass(30 * time.Second)
+		if n := a.partCount() + b.partCount() + c.partCount(); n != event.Parts {
+			t.Errorf("%d parts are held", n)
+		}
+		for _, f := range []*fake{a, b, c} {
+			if n := f.partCount(); n < 10 || n > 35 {
+				t.Errorf("%s holds %d of %d parts", f.name, n, event.Parts)
+			}
+		}
+		b.leave()
+		pass(10 * time.Second)
+		if n := a.partCount() + c.partCount(); n != event.Parts {
+			t.Errorf("after one left %d parts are held", n)
+		}
+		a.leave()
+		c.leave()
+	})
+}
+
+func TestPartsOfANodeThatDiedGoToTheOthersWhenItsLeasesLapse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(30 * time.Second)
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Node == "b" {
+				return brokertest.Refused
+			}
+			return brokertest.None
+		})
+		pass(11 * time.Second)
+		if n := b.partCount(); n == 0 {
+			t.Error("it gave its parts up before their deadline")
+		}
+		pass(9 * time.Second) // TTL 15 s, of which 3 s are margin; and a heartbeat
+		if n := b.partCount(); n != 0 {
+			t.Errorf("it believes to hold %d parts after their deadline", n)
+		}
+		if n := a.partCount(); n != event.Parts {
+			t.Errorf("the other node holds %d parts", n)
+		}
+		w.server.Break(nil)
+		pass(60 * time.Second)
+		if n := b.partCount(); n < 10 {
+			t.Errorf("it is back, and holds %d parts", n)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestTheFirstGoesForWhatIsMarked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(time.Second)
+		units := a.owned(5)
+		a.take()
+		b.take()
+		w.mark(b, units...)
+		if diff := cmp.Diff(units, a.take()); diff != "" {
+			t.Error(diff)
+		}
+		if got := b.take(); len(got) > 0 {
+			t.Errorf("the other goes for %v at once", got)
+		}
+		pass(time.Second)
+		if diff := cmp.Diff(units, b.take()); diff != "" { // nobody holds them: the first does not come
+			t.Error(diff)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestWhatOneHoldsNobodyGoesForUntilItLapses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(time.Second)
+		u := a.owned(1)[0]
+		if got, err := b.broker.Port().Acquire(t.Context(), u, 0); err != nil || !got.Granted {
+			t.Fatal(got, err)
+		}
+		began := time.Now()
+		w.mark(b, u)
+		pass(14*time.Second + 900*time.Millisecond)
+		if got := a.take(); len(got) > 0 {
+			t.Errorf("goes for %v", got)
+		}
+		for len(a.take()) == 0 {
+			pass(10 * time.Millisecond)
+			if time.Since(began) > 20*time.Second {
+				t.Fatal("never goes for it")
+			}
+		}
+		if took := time.Since(began); took > 15*time.Second+50*time.Millisecond {
+			t.Errorf("goes for it %v after it lapsed", took-15*time.Second)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestLostWakesAreFoundWithinAHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		pass(time.Second)
+		w.server.Deafen(true)
+		at, idle := unit(1), unit(2)
+		a.note(func() { a.mu.live[idle] = true }) // believes to have nothing to do
+		w.mark(a, at, idle)
+		if got := a.take(); len(got) > 0 {
+			t.Fatalf("%v were woken by wakes that were lost", got)
+		}
+		pass(3 * time.Second)
+		if diff := cmp.Diff([]event.Unit{at, idle}, a.take()); diff != "" {
+			t.Error(diff)
+		}
+		a.leave()
+	})
+}
+
+func TestAHolderLetsGoOfWhatTheFirstAsksFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		pass(time.Second)
+		const n = 1000
+		a.note(func() {
+			for i := range n {
+				a.mu.live[unit(i)] = true
+			}
+		})
+		for i := range n {
+			if got, err := a.broker.Port().Acquire(t.Context(), unit(i), 0); err != nil || !got.Granted {
+				t.Fatal(got, err)
+			}
+			w.mark(a, unit(i))
+		}
+		b := w.join("b")
+		pass(500 * time.Millisecond)
+		if len(a.handed()) > 0 {
+			t.Errorf("hands over %d units at once: nobody asked", len(a.handed()))
+		}
+		pass(4 * time.Second)
+		if got := len(a.handed()); got == 0 || got > 150+50 {
+			t.Errorf("hands over %d units within a heartbeat, at 50 in a second", got)
+		}
+		for _, u := range a.handed() {
+			if b.Placement().First(u) != b.broker.OwnerID() {
+				t.Errorf("hands over %s, which it ranks first for itself", u)
+			}
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestANodeThatCannotRecoverAUnitStandsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(time.Second)
+		u := a.owned(1)[0]
+		a.take()
+		b.take()
+		a.Unfit(u)
+		w.mark(a, u)
+		if diff := cmp.Diff([]event.Unit(nil), a.take()); diff != "" {
+			t.Error(diff)
+		}
+		pass(400 * time.Millisecond) // b does not know that a stands back, and gives it its grace
+		if diff := cmp.Diff([]event.Unit{u}, b.take()); diff != "" {
+			t.Error(diff)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestTheHolderOfAPartIsToldToLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(30 * time.Second)
+		var all []event.Part
+		for i := range event.Parts {
+			all = append(all, event.Part(i))
+		}
+		a.Tell(all)
+		synctest.Wait()
+		for i := range event.Parts {
+			p := event.Part(i)
+			if n := a.looks(p) + b.looks(p); n != 1 {
+				t.Errorf("part %d was looked at %d times", p, n)
+			}
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestWhoDrainsGoesForNothingAndKeepsWhatItRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(10 * time.Second)
+		u := a.owned(1)[0]
+		held := a.partCount()
+		if err := a.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(4 * time.Second) // a heartbeat, until b knows
+		a.take()
+		b.take()
+		w.mark(b, u)
+		if diff := cmp.Diff([]event.Unit{u}, b.take()); diff != "" {
+			t.Error(diff)
+		}
+		if a.partCount() > held || a.partCount() == 0 {
+			t.Errorf("holds %d parts, %d before: they are relayed until it stops", a.partCount(), held)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
+func TestUnitsThatWaitForAPersonAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		w.mark(a, unit(1))
+		a.Rested(unit(1), true)
+		pass(4 * time.Second)
+		a.take()
+		pass(10 * time.Second)
+		if got := a.take(); len(got) > 0 {
+			t.Errorf("goes for %v", got)
+		}
+		a.Rested(unit(1), false)
+		pass(4 * time.Second)
+		if diff := cmp.Diff([]event.Unit{unit(1)}, a.take()); diff != "" {
+			t.Error(diff)
+		}
+		a.leave()
+	})
+}
+
+func TestManyLiveKeysAreWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		for i := range 4 {
+			got := a.broker.Append(t.Context(), []transport.Append{{
+				Lane: event.LaneRef{Category: "order", Key: fmt.Sprint("k-", i)}, Start: true, Subscribers: []string{"shipping"},
+				Entries: []event.Envelope{{ID: fmt.Sprint(i), Type: "placed", Category: "order", Key: fmt.Sprint("k-", i), Sequence: 1}},
+			}})
+			if got[0].Err != nil {
+				t.Fatal(got[0].Err)
+			}
+		}
+		pass(62 * time.Second)
+		if n := a.warned("order"); n != 4 {
+			t.Errorf("warned of %d live keys", n)
+		}
+		a.leave()
+	})
+}
