@@ -149,12 +149,12 @@ func TestLeasesAreRenewedTogetherOnceInAHeartbeatAtLatest(t *testing.T) {
 		k := setup(t, p)
 		for n := range 5 {
 			k.Add(held(n, 1), time.Now(), h)
-			pass(200 * time.Millisecond)
+			pass(100 * time.Millisecond)
 		}
-		pass(10*heartbeat - time.Second)
+		pass(10*heartbeat - time.Second/2)
 		last := map[event.Unit]time.Duration{}
 		for n := range 5 {
-			last[held(n, 1).Unit] = time.Duration(n) * 200 * time.Millisecond
+			last[held(n, 1).Unit] = time.Duration(n) * 100 * time.Millisecond
 		}
 		for _, c := range p.calls() {
 			if len(c.held) != 5 {
