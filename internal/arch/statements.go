@@ -22,6 +22,7 @@ var starters = []exception{
 
 // sleepers may wait for a time in a test.
 var sleepers = []exception{
+	{"internal/proxy/link.go", "delays what passes: that is what it is for"},
 	{"internal/child/child_test.go", "looks at what the system says of processes, which send no signals to a test"},
 	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},
 	{"docs/guide/first_program_test.go", "follows a page: looks from outside at a program that a newcomer would write, and which sends no signals"},
