@@ -1,4 +1,4 @@
-# `make` alone prints what there is to make. It needs Go, and a C compiler for the race detector; nothing else.
+# `make` alone prints what there is to make. It needs Go, a C compiler for the race detector, and the programs of `make services`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -10,7 +10,7 @@ TIMEOUT ?= 8m
 FUZZTIME ?= 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo record-release lint generate vuln fuzz bench cover clean
+.PHONY: help build services test demo record-release lint generate vuln fuzz bench cover clean
 .PHONY: cc lint-format lint-vet lint-static lint-proto lint-generated lint-licences lint-modules
 
 help: ## print this
@@ -19,7 +19,24 @@ help: ## print this
 build: ## compile every package
 	go build ./...
 
-test: cc ## the whole suite, with the race detector, in random order (the seed is printed)
+# Debian starts what it installs, unless policy-rc.d says no: only the programs are wanted.
+services: ## the servers that tests start for themselves, Redis and PostgreSQL: installed on Debian as root; elsewhere it says what is missing
+	@missing=; \
+	test -n "$$KEYHOLD_REDIS_SERVER" || command -v redis-server valkey-server >/dev/null || missing="redis-server"; \
+	test -n "$$KEYHOLD_POSTGRES_BIN" || command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test -n "$$missing" || exit 0; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "not installed:" $$missing; \
+		echo "tests that need it are skipped. Install it (Debian: apt-get install" $$missing"; macOS: brew install redis postgresql),"; \
+		echo "or name what you have: KEYHOLD_REDIS_SERVER=.../redis-server KEYHOLD_POSTGRES_BIN=.../bin. No service has to run."; \
+		exit 0; \
+	fi; \
+	policy=/usr/sbin/policy-rc.d; ours=; \
+	if [ ! -e $$policy ]; then ours=$$policy; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; fi; \
+	trap 'test -z "$$ours" || rm -f "$$ours"' EXIT; \
+	set -x; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
 	@$(call each-module,go test -count=1 ./...)
 
