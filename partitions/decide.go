@@ -68,7 +68,7 @@ func (m *Machine) drop() {
 func (m *Machine) seek() {
 	wanted := m.demand || m.acted || m.unread && !m.blocked()
 	switch {
-	case m.draining || !wanted:
+	case m.draining || !wanted || m.elsewhere > 0 || m.unfit:
 		if m.own == dropped {
 			m.release(!m.draining && !m.blocked())
 			return
@@ -92,7 +92,8 @@ func (m *Machine) rest() {
 		m.halt, m.paused, m.newer, m.unread = nil, false, false, true
 	}
 	because := m.stopped(PhaseIdle)
-	m.eff.idle = Idle{Because: because, Unread: m.unread && because == PhaseIdle}
+	m.eff.idle = Idle{Because: because, Unread: m.unread && because == PhaseIdle, Held: m.elsewhere, Unfit: m.unfit && !m.draining}
+	m.elsewhere, m.unfit = 0, false
 	m.resting, m.draining, m.hurry = true, false, false
 	m.unread, m.woken, m.demand, m.acted, m.served, m.again = false, false, false, false, false, 0
 	m.emit(&m.eff.idle)
@@ -115,7 +116,7 @@ func (m *Machine) serve() {
 // enter notes that user code is about to run, and reports whether it needs a new instance.
 func (m *Machine) enter(c call) (fresh bool) {
 	fresh = !m.instance
-	m.asked, m.instance, m.cancelled, m.hung = c, true, false, false
+	m.asked, m.instance, m.cancelled, m.spared, m.hung = c, true, false, false, false
 	return fresh
 }
 

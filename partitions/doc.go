@@ -66,7 +66,8 @@
 //  8. Ask [Machine.Serving] right before a reply is sent. An answer of an entity that is not ours any more is no answer.
 //  9. After [Idle] the machine holds nothing: drop it, and make a new one for the next Wake or Demand. One that is kept
 //     instead goes on from what it knows: when it rested halted, paused or waiting, it ignores wakes until Acted. Where there
-//     are other nodes, be slow to take a unit again that rested waiting for a newer binary: one of them may know it.
+//     are other nodes, be slow to take a unit again that rested waiting for a newer binary, or Unfit: one of them may know it, or reach the store. After an Idle
+//     that is Held or Unfit nothing that was wanted is remembered: tell those who ask, and send another Wake when it is worth a try.
 //
 // # Promises
 //

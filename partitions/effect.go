@@ -1,6 +1,8 @@
 package partitions
 
 import (
+	"time"
+
 	"github.com/keyhold/keyhold/event"
 )
 
@@ -146,7 +148,7 @@ type (
 		Lane     event.LaneRef  // where it concerns an entry
 		Sequence event.Sequence // likewise
 		Attempt  int            // that failed, with NoteRetry
-		Again    Tick           // when it is tried again, 0 = at once or never
+		Again    Tick           // when it is tried again, or, with NoteHeld and NoteForgot, may be; 0 = at once or never
 		Why      string
 		Err      error
 	}
@@ -154,8 +156,13 @@ type (
 	// Idle: the machine holds nothing and waits for nothing. See the package documentation for what to do with it.
 	Idle struct {
 		Because Phase // PhaseIdle, PhaseHalted, PhasePaused or PhaseWaiting
-		// Unread: there may be something to read all the same, because the unit was drained. A hand-over wakes the next owner.
+		// Unread: there may be something to read all the same, because the unit was drained, or cannot be had here. A hand-over wakes the next owner.
 		Unread bool
+		// Held: another owner has the unit, for so long at most, or the port forgot and grants nothing before; 0 = neither. What was wanted of
+		// the unit is forgotten: whoever waits is to be told, and whoever knows the other nodes says when it is worth another try.
+		Held time.Duration
+		// Unfit: the unit could not be recovered here and was given back. The same goes, and other nodes should have their turn first.
+		Unfit bool
 	}
 )
 

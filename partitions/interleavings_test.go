@@ -78,7 +78,12 @@ func TestInterleavings(t *testing.T) {
 			rule:   "... and then be the first to ask again",
 			leased: true,
 			told:   tell(owned(), partitions.RecoverDone{Outcome: partitions.Failed, Err: errors.New("store is down")}, partitions.ReleaseDone{}),
-			says:   "",
+			says:   "idle, unfit, unread",
+		}, {
+			rule:   "compete for a unit that another one has: all nodes would ask for it all the time",
+			leased: true,
+			told:   []partitions.Input{partitions.Wake{}, partitions.AcquireDone{Acquired: partitions.Acquired{HeldFor: time.Second}}},
+			says:   "idle, not to be had for 1s, unread",
 		}, {
 			rule:   "give a unit back when the deadline for its behavior has passed: another one enters beside the zombie",
 			leased: true,

@@ -3,6 +3,7 @@ package partitions
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 )
@@ -26,6 +27,9 @@ type Machine struct {
 	lost     string           // why the lease must not be relied on any more, "" = it may
 	suspect  bool             // left unclean, and nothing of it has run yet
 	based    bool             // likewise, and base is known
+	unfit    bool             // the last recovery failed: another node may have more luck
+	// elsewhere is for how long the unit is not to be had; 0 = it may be
+	elsewhere time.Duration
 
 	// What is wanted.
 	unread     bool // there may be something to read
@@ -68,6 +72,7 @@ type Machine struct {
 	keep      bool // it has timers
 	served    bool // asks had their turn since the stream had its own
 	cancelled bool // the code inside was told to hurry
+	spared    bool // by us, before it was reported not to return: what comes of it is not held against the entry
 	hung      bool // it was reported not to return
 
 	// What is outstanding, and when to look again.
@@ -195,6 +200,9 @@ func (m *Machine) Applied(ref event.LaneRef) event.Sequence {
 	}
 	return 0
 }
+
+// Passed tells how many entries were passed over by checkpoints that are not durable yet: the next commit moves past them.
+func (m *Machine) Passed() int { return m.passed }
 
 // Halted gives the entry at which the unit is known to be halted, nil where it is not. It must not be changed.
 func (m *Machine) Halted() *Failure { return m.halt }

@@ -11,7 +11,7 @@ import (
 // Port is the lease-and-stream port: who may run a unit, and what is next for it. Adapters: transport/local (the store's
 // records, owned by the process as a whole), later transport/redis.
 //
-// All methods may block on I/O, honour ctx and may be called concurrently, but never twice at once for one unit. All are idempotent
+// All methods may block on I/O, honour ctx and may be called concurrently, but, Renew aside, never twice at once for one unit. All are idempotent
 // at one generation except Acquire: after an error whose outcome is not known, ask again at the same generation until the
 // deadline. Errors: [ErrFenced] (the lease is not held at that generation any more), [ErrUnknown] (the outcome is not
 // known), anything else is transient: back off and ask again. In a batch one unit's error fails no other.

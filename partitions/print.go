@@ -179,6 +179,12 @@ func (e *Idle) String() string {
 	if e.Because != PhaseIdle {
 		s += ", " + e.Because.String()
 	}
+	if e.Held > 0 {
+		s += ", not to be had for " + e.Held.String()
+	}
+	if e.Unfit {
+		s += ", unfit"
+	}
 	if e.Unread {
 		s += ", unread"
 	}

@@ -164,7 +164,7 @@ func (m *Machine) cancel() {
 	if !m.inside() || m.cancelled || m.lost == "" && !m.hurry {
 		return
 	}
-	m.cancelled = true
+	m.cancelled, m.spared = true, !m.hung
 	m.eff.cancel = Cancel{Why: CancelDrain}
 	if m.lost != "" {
 		m.eff.cancel.Why = CancelLost
@@ -205,14 +205,19 @@ func (m *Machine) acquireDone(in AcquireDone) {
 			m.checkDeadline()
 		}
 	case in.Forgot:
-		m.own, m.lost = none, ""
-		m.again = m.now.Add(max(m.cfg.TTL, time.Millisecond))
-		m.note(Note{Kind: NoteForgot, Again: m.again})
+		m.notToBeHad(NoteForgot, m.cfg.TTL)
 	default:
-		m.own, m.lost = none, ""
-		m.again = m.now.Add(max(in.HeldFor, time.Millisecond))
-		m.note(Note{Kind: NoteHeld, Again: m.again})
+		m.notToBeHad(NoteHeld, in.HeldFor)
 	}
+}
+
+// notToBeHad notes that the unit cannot be acquired for a while. Whoever competes for it without knowing who else does would do so for
+// nothing: when it is worth another try is for those to say who know the others.
+func (m *Machine) notToBeHad(why NoteKind, d time.Duration) {
+	m.own, m.lost = none, ""
+	m.elsewhere = max(d, time.Millisecond)
+	m.halt, m.paused, m.newer = nil, false, false // the other owner knows better
+	m.note(Note{Kind: why, Again: m.now.Add(m.elsewhere)})
 }
 
 func (m *Machine) recoverDone(in RecoverDone) {
@@ -222,7 +227,11 @@ func (m *Machine) recoverDone(in RecoverDone) {
 	switch {
 	case in.Outcome == Failed:
 		// Somebody who reaches the store may have more luck.
-		m.own = refused
+		m.own, m.unfit = refused, m.cfg.Leased
+		if m.unfit {
+			m.note(Note{Kind: NoteTrouble, Why: "recover failed", Err: in.Err})
+			return
+		}
 		m.trouble("recover", in.Outcome, in.Err)
 		return
 	case in.Outcome != OK:
@@ -300,7 +309,7 @@ func (m *Machine) applyDone(in ApplyDone) {
 		return
 	}
 	m.throwAway()
-	givenUp := m.cancelled && !m.hung // on by us: nobody can tell how the attempt would have gone
+	givenUp := m.spared || m.lost != "" && !m.hung // on by us: nobody can tell how the attempt would have gone
 	switch {
 	case in.Outcome != Failed:
 		m.notCommitted("apply", in.Outcome, in.Err)

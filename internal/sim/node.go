@@ -340,7 +340,10 @@ func (n *node) carryOut(a *actor, e partitions.Effect) {
 		if e.Because == partitions.PhaseWaiting {
 			n.last[u.number] = w.now.Add(2 * ttl)
 		}
-		if e.Unread && w.scene.Leased {
+		if e.Unfit {
+			n.last[u.number] = w.now.Add(ttl) // a node that could not recover it ranks itself last
+		}
+		if e.Unread && w.scene.Leased && e.Held == 0 && !e.Unfit { // else the next scan finds it
 			w.after(time.Millisecond, func() { w.wake(u) })
 		}
 	case *partitions.Note:
