@@ -42,6 +42,17 @@ func Send(ctx context.Context, app *App, to Ref, command any) error {
 	return r.runtime.Send(ctx, to, command)
 }
 
+// Dispatch has command handlers handle commands later, durably, each once, in the order of dispatch per key. Each command is of a type that a [CommandHandler] of the
+// application handles. On the context of a behavior of the same application, or of its [Do], they are part of that unit of work; else they are durable when Dispatch
+// returns, all or none. Several values for one call keep their order.
+func Dispatch(ctx context.Context, app *App, commands ...any) error {
+	r, err := app.live()
+	if err != nil {
+		return err
+	}
+	return r.runtime.Dispatch(ctx, commands...)
+}
+
 // Do runs f in a unit of work of its own, which commits when f returns nil: events, commands and the application's own SQL, all or
 // nothing. While the behavior that calls it has a transaction of its own open it is refused with [ErrAskInTx]: on SQLite it would
 // wait for that one.

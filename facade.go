@@ -21,6 +21,8 @@ type (
 	Fold[S any] = actors.Fold[S]
 	// Handler declares an event handler: one actor per key. See [actors.Handler].
 	Handler[B any] = actors.Handler[B]
+	// CommandHandler declares a handler of commands that are meant for no entity: one actor per key. See [actors.CommandHandler].
+	CommandHandler[B any] = actors.CommandHandler[B]
 	// Behavior is the list of what a handler handles, made with [On].
 	Behavior[B any] = actors.Behavior[B]
 

@@ -32,8 +32,9 @@ type declared struct {
 // category is what all declarations together say of one category.
 type category struct {
 	Category
-	commands bool           // of an entity kind
+	commands bool           // of an entity kind, or a command handler
 	kind     string         // entity kind that emits here, or is commanded here; "" for neither
+	free     string         // command handler whose commands go here; "" for none
 	said     string         // who said what the key is, for messages
 	types    []reflect.Type // structs, in order of declaration
 	keyless  bool           // nobody said anything about its key or its buckets
@@ -129,6 +130,9 @@ func (r *resolver) upcast(in declared) {
 // declare makes the categories: those of entity kinds, then those declared.
 func (r *resolver) declare(declared []Category) {
 	for _, d := range r.plan.descriptions {
+		if d.Kind == eventstore.CommandHandler {
+			r.declareCommands(d)
+		}
 		if d.Kind != eventstore.EntityKind {
 			continue
 		}
@@ -174,6 +178,15 @@ func (r *resolver) declare(declared []Category) {
 	}
 }
 
+// declareCommands makes the category of a command handler.
+func (r *resolver) declareCommands(d actors.Description) {
+	c := r.category(actors.CommandCategory(d.Name))
+	c.commands, c.free, c.Key, c.said = true, d.Name, d.SequentialBy, of(d)
+	for _, t := range d.Types {
+		r.addType(c, t.Type, of(d))
+	}
+}
+
 func (r *resolver) category(name string) *category {
 	c := r.plan.categories[name]
 	if c == nil {
@@ -205,7 +218,7 @@ func (r *resolver) addType(c *category, t reflect.Type, who string) {
 // keys settles the one key of each category, from its declaration and what its handlers ask for.
 func (r *resolver) keys() {
 	for _, d := range r.plan.descriptions {
-		if d.Kind == eventstore.EntityKind {
+		if d.Kind != eventstore.EventHandler {
 			continue
 		}
 		for _, name := range d.Categories {
@@ -213,6 +226,8 @@ func (r *resolver) keys() {
 			switch {
 			case c == nil:
 				r.addf("%s: category %q is unknown: register the entity kind or the Category of that name%s", of(d), name, known(r.plan.order))
+			case c.free != "":
+				r.addf("%s: %q is the category of the commands of handler %q, which only that one handles", of(d), name, c.free)
 			case c.commands:
 				r.addf("%s: %q is the category of an entity's commands, which only the entity handles: subscribe to %q", of(d), name, c.kind)
 			case d.SequentialBy == "" || d.SequentialBy == c.Key:
@@ -249,7 +264,7 @@ func known(names []string) string {
 func (r *resolver) route() {
 	for _, name := range r.plan.order {
 		c := r.plan.categories[name]
-		if c.commands {
+		if c.commands && c.free == "" {
 			continue
 		}
 		for _, t := range c.types {

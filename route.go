@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/codec"
@@ -53,7 +54,7 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 		if newest, old := r.types.Upcast(t); old {
 			return event.Envelope{}, Poison(fmt.Errorf("emit %T: it is an old version, which is read as %s: emit that", v, newest))
 		}
-		return event.Envelope{}, Poison(fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, or to the Events of a Category", v))
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T: the type is in no category: add it to the Fold of an entity, to the Events of a Category, or, if it is a command, to the On of a CommandHandler", v))
 	}
 	if to.entity != "" && to.entity != from.Kind && !happened {
 		return event.Envelope{}, Poison(fmt.Errorf("emit %T: it is an event of entity %q, which would not see it: only the entity emits it; send it a command", v, to.entity))
@@ -88,6 +89,9 @@ func (r *router) envelopes(ctx context.Context, events []any) ([]event.Envelope,
 	var faults []error
 	for _, e := range events {
 		env, err := r.Route(ctx, event.Stream{}, e)
+		if err == nil && strings.HasSuffix(env.Category, event.CommandsSuffix) {
+			err = fmt.Errorf("publish %T: it is a command of handler %q: dispatch it", e, strings.TrimSuffix(env.Category, event.CommandsSuffix))
+		}
 		if err != nil {
 			faults = append(faults, err)
 			continue

@@ -102,6 +102,12 @@ func (h Handler[B]) Faults() []error {
 			f.addf("Categories[%d]: %q is there twice", i, c)
 		}
 	}
+	h.check(f)
+	return f.list
+}
+
+// check finds what is wrong with what handlers of events and of commands have in common.
+func (h Handler[B]) check(f *faults) {
 	if h.New == nil {
 		f.addf("New is nil: give it a func(key string) %s", reflect.TypeFor[B]())
 	}
@@ -114,7 +120,6 @@ func (h Handler[B]) Faults() []error {
 	for name, mode := range sorted(h.Modes) {
 		f.mode(name, known, f.cases(fmt.Sprintf("Modes[%q]", name), faultsOf(mode)), "On")
 	}
-	return f.list
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	"github.com/keyhold/keyhold/actors/internal/host"
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
@@ -178,7 +179,7 @@ func (p *program) handling(cfg *Config, listed map[string]bool) func(*event.Enve
 				return partitions.AwaitNewer
 			}
 			return partitions.Handle // of a version that nothing here handles: not to be passed over without a word
-		case listed[e.Type] || p.entity():
+		case listed[e.Type] || p.entity() || p.desc.Kind == eventstore.CommandHandler:
 			return partitions.AwaitNewer
 		}
 		return partitions.PassOver

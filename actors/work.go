@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -83,6 +84,9 @@ func (a *attempt) emit(v any) {
 		return
 	}
 	e, err := a.rt.cfg.Route(a, a.stream(), v)
+	if err == nil && isCommand(&e) {
+		err = Poison(fmt.Errorf("emit %T: it is a command of handler %q: dispatch it", plain, strings.TrimSuffix(e.Category, event.CommandsSuffix)))
+	}
 	if err != nil {
 		a.fail(err)
 		return
