@@ -42,12 +42,17 @@ func newFixture(t *testing.T, h Harness) *fixture {
 // stop stops the store; a crash where the harness can.
 func (f *fixture) restart(end func()) {
 	f.Helper()
+	f.restartAs(end, eventstore.StartOptions{Node: "next"})
+}
+
+func (f *fixture) restartAs(end func(), opts eventstore.StartOptions) {
+	f.Helper()
 	if f.harness.Reopen == nil {
 		f.Skip("the data of this store does not outlive Stop")
 	}
 	end()
 	next := f.harness.Reopen()
-	id, err := next.Start(f.ctx, eventstore.StartOptions{Node: "next"})
+	id, err := next.Start(f.ctx, opts)
 	if err != nil {
 		f.Fatalf("start again: %v", err)
 	}

@@ -13,7 +13,8 @@ type Harness struct {
 	Identity eventstore.Identity // what Start gave
 
 	// Reopen makes a store over the same data, not started, as the next process would. Until Store is stopped or has
-	// crashed, its Start must find the data owned. nil where data does not outlive Stop: tests of restarts are skipped.
+	// crashed, its Start must find the data owned, unless both are started with Relayed and the store can be shared. nil where data does not
+	// outlive Stop: tests of restarts are skipped, and of relays.
 	Reopen func() eventstore.Store
 	// Crash ends Store as kill -9 would: it does nothing more, and its ownership is free. nil: it is stopped instead.
 	Crash func()
@@ -60,6 +61,13 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Overview", overviews},
 		{"Partitions", partitions},
 		{"Unit state", unitStates},
+		{"Relays", relays},
+		{"Looks", looks},
+		{"Passing", passings},
+		{"Divergences", append(divergences, adoptions...)},
+		{"Relayed starts", relayedStarts},
+		{"Lists", listed},
+		{"Foreign handlers", foreignHandlers},
 		{"Projections", projections},
 		{"Projections with SQL", append(projectionSQL, droppingSQL...)},
 	}

@@ -155,8 +155,16 @@ var lifecycle = []check{
 // waiting starts a second store, runs then once it says that it waits for the first one, and hands out how Start ends.
 func (f *fixture) waiting(ctx context.Context, then func(result <-chan error)) {
 	f.Helper()
-	if f.harness.Reopen == nil || f.id.Capabilities.Shared {
+	if f.id.Capabilities.Shared {
 		f.Skip("nobody waits for this store")
+	}
+	f.waitingAs(ctx, eventstore.StartOptions{}, then)
+}
+
+func (f *fixture) waitingAs(ctx context.Context, opts eventstore.StartOptions, then func(result <-chan error)) {
+	f.Helper()
+	if f.harness.Reopen == nil {
+		f.Skip("nobody else can open this store")
 	}
 	var (
 		group  sync.WaitGroup
@@ -165,11 +173,13 @@ func (f *fixture) waiting(ctx context.Context, then func(result <-chan error)) {
 		result = make(chan error, 1)
 	)
 	group.Go(func() {
-		_, err := next.Start(ctx, eventstore.StartOptions{Node: "second", Wait: true, Observe: func(n eventstore.Notice) {
+		opts.Node, opts.Wait = "second", true
+		opts.Observe = func(n eventstore.Notice) {
 			if n.What == "waiting for owner" {
 				waits <- struct{}{}
 			}
-		}})
+		}
+		_, err := next.Start(ctx, opts)
 		result <- err
 	})
 	f.Cleanup(func() {
@@ -222,6 +232,7 @@ func (f *fixture) everyMethod(s eventstore.Store, ctx context.Context, want erro
 		"ListDead":          func() error { _, err := s.ListDead(ctx, "shipping", event.Position{}, 1); return err },
 	}
 	maps.Copy(calls, operations(s, ctx))
+	maps.Copy(calls, relaying(s, ctx))
 	if f.id.Capabilities.SQL {
 		calls["SQL"] = func() error {
 			tx := s.Begin("closed")

@@ -45,13 +45,13 @@ func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Commi
 	if err := ctx.Err(); err != nil {
 		return eventstore.Committed{}, err
 	}
-	mu := &t.store.mu
+	mu := t.store.mu
 	mu.Lock()
 	defer mu.Unlock()
-	if !mu.open {
+	if t.store.generation == 0 {
 		return eventstore.Committed{}, eventstore.ErrClosed
 	}
-	if t.generation != mu.generation {
+	if t.generation != t.store.generation {
 		return eventstore.Committed{}, eventstore.ErrStale
 	}
 	if err := mu.data.check(&c); err != nil {
@@ -66,6 +66,9 @@ func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Commi
 func (d *data) check(c *eventstore.Changes) error {
 	if g := c.Fence.Generation; g != 0 && d.generations[c.Fence.Unit] != g {
 		return eventstore.ErrStale
+	}
+	if c.Listed != 0 && c.Listed != d.registry.revision {
+		return &eventstore.ListMovedError{Read: c.Listed, Actual: d.registry.revision}
 	}
 	for i := range c.Append {
 		a := &c.Append[i]
@@ -201,6 +204,9 @@ func (d *data) applyEvents(c *eventstore.Changes, storeID string, done *eventsto
 func (d *data) put(r *record) {
 	l := d.lane(r.Ref())
 	l.tail++
+	if d.relayed {
+		d.unpublish(l)
+	}
 	r.Sequence = l.tail
 	l.records = append(l.records, r)
 	if r.Stream.IsZero() {

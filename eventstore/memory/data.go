@@ -17,11 +17,13 @@ type data struct {
 	log        []*record // all records, in commit order
 	position   uint64    // of the last record that ever was in the log
 
-	generation  event.Generation // of the last Start
+	generation  event.Generation   // of the last Start
+	starts      []event.Generation // of those that are started now
 	generations map[event.Unit]event.Generation
 	halts       map[event.Unit]eventstore.Halt // void ones included
 	abandoned   map[place]eventstore.Abandoned
 
+	toRelay
 	setAside
 	tried  map[event.Unit]eventstore.Tried // void ones included
 	pauses map[event.Unit]eventstore.Pause // key "" = of a whole handler
@@ -51,10 +53,12 @@ type stream struct {
 // lane is one broker lane. It may exist for a checkpoint alone, with nothing in it.
 type lane struct {
 	ref     event.LaneRef
+	part    event.Part
 	tail    event.Sequence
-	records []*record // in order and without a hole; purged ones are missing before the first
-	loose   int       // records that belong to no stream and are not emptied: those that can be purged
-	passed  []mark    // checkpoints, one for each name; few, so looked through
+	noted   event.Sequence // as published
+	records []*record      // in order and without a hole; purged ones are missing before the first
+	loose   int            // records that belong to no stream and are not emptied: those that can be purged
+	passed  []mark         // checkpoints, one for each name; few, so looked through
 }
 
 type mark struct {
@@ -87,6 +91,7 @@ func newData() data {
 		generations: make(map[event.Unit]event.Generation),
 		halts:       make(map[event.Unit]eventstore.Halt),
 		abandoned:   make(map[place]eventstore.Abandoned),
+		toRelay:     newToRelay(),
 		setAside:    newSetAside(),
 		tried:       make(map[event.Unit]eventstore.Tried),
 		pauses:      make(map[event.Unit]eventstore.Pause),
@@ -110,7 +115,7 @@ func (d *data) stream(s event.Stream) *stream {
 func (d *data) lane(ref event.LaneRef) *lane {
 	l := d.lanes[ref]
 	if l == nil {
-		l = &lane{ref: ref}
+		l = &lane{ref: ref, part: ref.Part()}
 		d.lanes[ref] = l
 		c := d.categories[ref.Category]
 		if c == nil {

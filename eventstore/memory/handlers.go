@@ -12,7 +12,7 @@ import (
 func (d *data) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, error) {
 	name := a.Unit.Name
 	h := d.registry.handlers[name]
-	detail, err := a.DecideHandler(d.state(a.Unit), h.Seen == d.generation, d.taken(a.To))
+	detail, err := a.DecideHandler(d.state(a.Unit), d.runs(h), d.taken(a.To))
 	if err != nil {
 		return eventstore.ActRecord{}, err
 	}
@@ -25,6 +25,11 @@ func (d *data) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, error) {
 		d.reset(h, *a.Start)
 	}
 	return a.Record(eventstore.Deed{Detail: detail}), nil
+}
+
+// runs reports whether somebody who is started handles it.
+func (d *data) runs(h eventstore.Handler) bool {
+	return h.StoreID == "" && slices.ContainsFunc(d.starts, func(g event.Generation) bool { return g <= h.Seen })
 }
 
 // taken reports whether anything is kept under a name.
@@ -168,6 +173,7 @@ func (d *data) reset(h eventstore.Handler, start eventstore.Start) {
 				l.pass(m)
 			}
 		}
+		d.lookBehind(h.Name, category)
 	}
 	forgetRows(d.halts, h.Name)
 	forgetRows(d.tried, h.Name)

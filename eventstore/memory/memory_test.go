@@ -16,6 +16,6 @@ func TestStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return eventstoretest.Harness{Store: s, Identity: id, Reopen: func() eventstore.Store { return s }}
+		return eventstoretest.Harness{Store: s, Identity: id, Reopen: func() eventstore.Store { return memory.Share(s) }}
 	})
 }

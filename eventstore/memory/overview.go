@@ -56,9 +56,12 @@ func (d *data) lanesOf(category string) []*lane {
 func (d *data) handlerOverview(h eventstore.Handler) eventstore.HandlerOverview {
 	h.Categories, h.Types = slices.Clone(h.Categories), slices.Clone(h.Types)
 	o := eventstore.HandlerOverview{
-		Handler: h, Running: h.Seen == d.generation, Moved: d.moved[h.Name], Pause: d.handlerPause(h.Name),
+		Handler: h, Running: d.runs(h), Moved: d.moved[h.Name], Pause: d.handlerPause(h.Name),
 	}
 	for _, category := range sortedSet(h.Categories) {
+		if h.StoreID != "" {
+			break // how far it is, only the other store knows
+		}
 		for _, l := range d.lanesOf(category) {
 			o.Lag += uint64(l.tail - min(l.tail, l.checkpoint(h.Name).at))
 		}
@@ -121,7 +124,7 @@ func (s *Store) ListPartitions(ctx context.Context, q eventstore.PartitionQuery)
 	var found []eventstore.Partition
 	err := s.change(ctx, func(d *data) error { // sorts the lanes when new ones came
 		for _, name := range slices.Sorted(maps.Keys(d.registry.handlers)) {
-			if (q.Name == "" || q.Name == name) && name >= q.After.Name {
+			if (q.Name == "" || q.Name == name) && name >= q.After.Name && d.registry.handlers[name].StoreID == "" {
 				found = d.appendPartitions(found, &q, name)
 			}
 		}

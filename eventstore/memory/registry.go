@@ -31,11 +31,11 @@ func newRegistry() registry {
 	}
 }
 
-// handlersOf gives the names of those that subscribe to a category.
+// handlersOf gives the names of those that subscribe to a category and keep their checkpoints here.
 func (r *registry) handlersOf(category string) []string {
 	var names []string
 	for name, h := range r.handlers {
-		if slices.Contains(h.Categories, category) {
+		if h.StoreID == "" && slices.Contains(h.Categories, category) {
 			names = append(names, name)
 		}
 	}
@@ -73,18 +73,30 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 			return &eventstore.RegistryError{Expected: saved.Revision, Actual: r.revision}
 		}
 		r.revision++
+		var begun []eventstore.Start // of handlers that are new to a category
 		for _, c := range saved.Categories {
 			r.categories[c.Name] = c
 		}
 		for _, h := range saved.Handlers {
-			h.Seen = d.generation
+			before := r.handlers[h.Name]
+			h.Seen = max(before.Seen, s.generation) // another that runs may have started later
 			r.handlers[h.Name] = h
+			if h.StoreID == "" {
+				for _, category := range h.Categories {
+					if before.StoreID != "" || !slices.Contains(before.Categories, category) {
+						begun = append(begun, eventstore.Start{Handler: h.Name, Category: category})
+					}
+				}
+			}
 		}
 		for _, t := range saved.Types {
 			r.types[typeKey{t.Name, t.Version}] = t
 		}
 		for _, start := range starts {
 			d.start(start)
+		}
+		for _, b := range begun {
+			d.lookBehind(b.Handler, b.Category)
 		}
 		return nil
 	})

@@ -4,88 +4,98 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"slices"
 	"sync"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// Store is an [eventstore.Store] in memory. Make one with [Open].
+// Store is an [eventstore.Store] in memory, or one handle on it. Make one with [Open], and more on the same data with [Share].
 type Store struct {
-	owner chan struct{} // holds one token while the store is started
-
-	mu struct {
-		sync.RWMutex
-		open    bool
-		storeID string // "" before the first Start
-		node    string // of the owner
-		data
-	}
+	mu         *core
+	generation event.Generation // of its start, 0 while it is not started; mu guards it
 }
 
-var _ eventstore.Store = (*Store)(nil)
+// core is what the handles on one store share.
+type core struct {
+	sync.RWMutex
+	storeID string        // "" before the first Start
+	node    string        // of who started last
+	freed   chan struct{} // closed, and replaced, whenever one stops
+	data
+}
+
+var (
+	_ eventstore.Store    = (*Store)(nil)
+	_ eventstore.Relaying = (*Store)(nil)
+)
 
 // Open makes an empty store.
 func Open() *Store {
-	s := &Store{owner: make(chan struct{}, 1)}
-	s.mu.data = newData()
-	return s
+	return &Store{mu: &core{freed: make(chan struct{}), data: newData()}}
 }
 
-// Start opens the store, which only one caller has at a time: until Stop another Start of the same value is refused with
-// [*eventstore.OwnedError], or waits.
+// Share makes one more handle on the data of a store. It is started and stopped for itself, as the store of another process would be: so several nodes run
+// in one process, each with a handle of its own that is started with Relayed.
+func Share(s *Store) *Store { return &Store{mu: s.mu} }
+
+// Start opens the store, which only one caller has at a time: until Stop another Start, of the same value or of one that shares its data, is refused with
+// [*eventstore.OwnedError], or waits. Handles that are all started with Relayed have it at the same time.
 func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (eventstore.Identity, error) {
-	if err := ctx.Err(); err != nil {
-		return eventstore.Identity{}, err
+	told := false
+	for {
+		if err := ctx.Err(); err != nil {
+			return eventstore.Identity{}, err
+		}
+		id, owned, freed := s.tryStart(&opts)
+		switch {
+		case owned == nil:
+			return id, nil
+		case !opts.Wait:
+			return eventstore.Identity{}, owned
+		case opts.Observe != nil && !told:
+			opts.Observe(eventstore.Notice{What: "waiting for owner", Who: owned.Node})
+			told = true
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		}
 	}
-	if err := s.own(ctx, opts); err != nil {
-		return eventstore.Identity{}, err
-	}
+}
+
+// tryStart starts the store, or tells who has it, and when to try again.
+func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *eventstore.OwnedError, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.generation != 0 || (len(s.mu.starts) > 0 && !(opts.Relayed && s.mu.relayed)) {
+		return eventstore.Identity{}, &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node}, s.mu.freed
+	}
 	if s.mu.storeID == "" {
 		s.mu.storeID = rand.Text()
 	}
-	s.mu.open = true
 	s.mu.node = opts.Node
-	s.mu.generation++
-	return eventstore.Identity{StoreID: s.mu.storeID, StartGeneration: s.mu.generation}, nil
-}
-
-func (s *Store) own(ctx context.Context, opts eventstore.StartOptions) error {
-	select {
-	case s.owner <- struct{}{}:
-		return nil
-	default:
-	}
-	owned := s.ownedBy()
-	if !opts.Wait {
-		return owned
-	}
-	if opts.Observe != nil {
-		opts.Observe(eventstore.Notice{What: "waiting for owner", Who: owned.Node})
-	}
-	select {
-	case s.owner <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Store) ownedBy() *eventstore.OwnedError {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node}
+	s.mu.data.generation++
+	s.generation = s.mu.data.generation
+	s.mu.starts = append(s.mu.starts, s.generation)
+	s.mu.relay(opts.Relayed)
+	return eventstore.Identity{
+		StoreID: s.mu.storeID, StartGeneration: s.generation, Capabilities: eventstore.Capabilities{Shared: opts.Relayed},
+	}, nil, nil
 }
 
 // Stop closes the store and keeps its data.
 func (s *Store) Stop(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.open {
-		s.mu.open = false
-		<-s.owner
+	if s.generation == 0 {
+		return nil
 	}
+	s.mu.starts = slices.DeleteFunc(s.mu.starts, func(g event.Generation) bool { return g == s.generation })
+	s.generation = 0
+	close(s.mu.freed)
+	s.mu.freed = make(chan struct{})
 	return nil
 }
 
@@ -93,7 +103,7 @@ func (s *Store) Stop(context.Context) error {
 func (s *Store) Begin(string) eventstore.Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return &tx{store: s, generation: s.mu.generation}
+	return &tx{store: s, generation: s.generation}
 }
 
 // read runs f with the data, which f may not change; copying what it found is left to the caller, after read.
@@ -103,7 +113,7 @@ func (s *Store) read(ctx context.Context, f func(*data)) error {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if !s.mu.open {
+	if s.generation == 0 {
 		return eventstore.ErrClosed
 	}
 	f(&s.mu.data)
@@ -117,7 +127,7 @@ func (s *Store) change(ctx context.Context, f func(*data) error) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.mu.open {
+	if s.generation == 0 {
 		return eventstore.ErrClosed
 	}
 	return f(&s.mu.data)

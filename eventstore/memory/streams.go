@@ -20,7 +20,7 @@ func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, 
 	err := s.read(ctx, func(d *data) {
 		if st := d.streams[ref]; st != nil && after < uint64(len(st.events)) {
 			rest := st.events[after:]
-			found = rest[:min(limit, len(rest))] // events of a stream are never moved or replaced
+			found = rest[:min(limit, len(rest))] // events of a stream are never moved, nor replaced in place
 		}
 	})
 	if err != nil {
