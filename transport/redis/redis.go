@@ -7,6 +7,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
+	"github.com/keyhold/keyhold/internal/signal"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -19,6 +20,14 @@ type Transport struct {
 	conn       atomic.Pointer[connection] // nil unless connected
 	calls      lifecycle.Group            // what goes to Redis for several callers at once
 	bound      atomic.Pointer[binding]
+
+	births         births
+	watching       lifecycle.Group // for wakes, and for losses
+	manyPartitions int             // of one category, above which the node is told
+	signals        struct {        // for tests
+		listening signal.Signal[struct{}]
+		looked    signal.Signal[error]
+	}
 }
 
 // binding is what Bind gave.
@@ -33,6 +42,7 @@ type connection struct {
 	servers *servers
 	names   event.Names
 	owner   string // of all leases
+	port    *port
 }
 
 // Open makes a transport to the Redis of a URL; see [Config] for what may stand in it. It does no I/O: a URL that is none is told by Connect.
@@ -40,7 +50,7 @@ func Open(url string) *Transport { return New(Config{URL: url}) }
 
 // New makes a transport. It does no I/O; what is wrong with cfg is told by Connect.
 func New(cfg Config) *Transport {
-	t := &Transport{}
+	t := &Transport{manyPartitions: manyPartitions}
 	t.cfg, t.fault = cfg.withDefaults()
 	return t
 }

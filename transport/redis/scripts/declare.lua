@@ -3,18 +3,19 @@
 --
 -- KEYS   hashes
 -- ARGV   "look" changes nothing, "set" sets what agrees with everything;
---        of each field: place of its hash in KEYS, field, value. "" = not known here, which agrees with everything, as it does there
+--        of each field: place of its hash in KEYS, field, value, "1" if the value counts whatever is there.
+--        "" = not known here, which agrees with everything, as it does there
 -- Result of each field that has another value: its number, counted from 1, then that value. Nothing is set then.
 -- Cost   O(fields)
 
 local conflicts, writes = {}, {}
-for i = 2, #ARGV, 3 do
-  local hash, field, ours = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2]
+for i = 2, #ARGV, 4 do
+  local hash, field, ours, counts = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] == '1'
   local theirs = redis.call('HGET', hash, field)
-  if not theirs or (theirs == '' and ours ~= '') then
+  if not theirs or ours ~= '' and (theirs == '' or counts) then
     writes[#writes + 1] = {hash, field, ours}
   elseif ours ~= '' and theirs ~= ours then
-    conflicts[#conflicts + 1] = (i + 1) / 3
+    conflicts[#conflicts + 1] = (i + 2) / 4
     conflicts[#conflicts + 1] = theirs
   end
 end

@@ -4,7 +4,7 @@
 -- KEYS   stream and newest string of the lane; stream and newest string of the other lane of its partition; where they are in the same
 --        slot (not on Cluster): the index, and the hash of registered subscribers
 -- ARGV   what to do: "look" changes nothing, "delete" deletes if it may; partition key; the newest sequence that all have passed;
---        subscribers, to which those that are registered are added
+--        the store that produces; subscribers. Registered subscribers of other stores are added to them, for only their groups tell of them
 -- Result "ok", then "1" if the partition is live still, for its other lane is there, else "0"; or
 --        "busy", then the subscribers that have not passed, as far as their groups show
 -- Cost   O(groups); the server frees what is deleted in the background
@@ -33,9 +33,12 @@ local function behind(last)
     seen[subscriber] = true
     if not group or group.pending > 0 or sequenceOf(group['last-delivered-id']) < last then held[#held + 1] = subscriber end
   end
-  for i = 4, #ARGV do look(ARGV[i]) end
+  for i = 5, #ARGV do look(ARGV[i]) end
   if KEYS[6] then
-    for _, subscriber in ipairs(redis.call('HKEYS', KEYS[6])) do look(subscriber) end
+    local registered = redis.call('HGETALL', KEYS[6])
+    for i = 1, #registered, 2 do
+      if string.match(registered[i + 1], '^%S*') ~= ARGV[4] then look(registered[i]) end
+    end
   end
   return held
 end

@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+)
+
+var scriptBirth = newScript("birth")
+
+// births are what this process knows of the memory of the servers: the birth that each one gave last. Another one than that means that the server may have forgotten:
+// it is empty, or was restarted, or is a replica that was promoted and lacks the last that its master had.
+type births struct {
+	sync.Mutex
+	known  map[string]string // by address of the server
+	lost   bool              // and nobody was told yet
+	forgot func()            // of the node, while the transport is started
+}
+
+// young is the age of a birth below which a process that sees it for the first time takes it for a loss. Others noticed that loss, but this one may
+// have been starting meanwhile; being told once too often costs a look at what is published.
+func (c *Config) young() time.Duration { return max(time.Minute, 2*c.TTL) }
+
+// checkBirth asks each server since when it remembers, has it begin anew where it may have forgotten, and tells the node of a loss. Until one TTL after a birth
+// the server grants no lease, which it decides itself. It is cheap, and called whenever there is reason to doubt: at Connect, with each beat, at a connection for wakes,
+// when a lease is refused because the server forgot.
+func (t *Transport) checkBirth(ctx context.Context) error {
+	c := t.conn.Load()
+	if c == nil {
+		return errNotConnected
+	}
+	servers := c.servers.all()
+	calls := make([]*call, len(servers))
+	nonce := event.NewID()
+	for i, at := range servers {
+		calls[i] = &call{script: scriptBirth, server: at, keys: []string{c.birthKey(at)}, args: []any{nonce}}
+	}
+	c.servers.runAll(ctx, onWork, calls)
+	var faults []error
+	for i, at := range servers {
+		answer, ok := list(calls[i].reply, 2)
+		switch {
+		case calls[i].err != nil:
+			faults = append(faults, fmt.Errorf("ask redis %s since when it remembers: %w", at.addr, calls[i].err))
+		case !ok:
+			faults = append(faults, oddReply(scriptBirth, calls[i].reply))
+		default:
+			birth, _ := answer[0].(string)
+			age, _ := integer(answer[1])
+			t.births.saw(at.addr, birth, strings.HasSuffix(birth, " "+nonce) || age < t.cfg.young().Milliseconds())
+		}
+	}
+	t.births.tell()
+	return errors.Join(faults...)
+}
+
+// saw notes the birth of a server; fresh says what it means of one that is seen for the first time.
+func (b *births) saw(addr, birth string, fresh bool) {
+	b.Lock()
+	defer b.Unlock()
+	before, known := b.known[addr]
+	if known && before == birth {
+		return
+	}
+	if b.known == nil {
+		b.known = make(map[string]string)
+	}
+	b.known[addr] = birth
+	b.lost = b.lost || known || fresh
+}
+
+// tell tells the node of a loss, if there was one and it listens.
+func (b *births) tell() {
+	b.Lock()
+	forgot := b.forgot
+	due := b.lost && forgot != nil
+	if due {
+		b.lost = false
+	}
+	b.Unlock()
+	if due {
+		forgot()
+	}
+}
+
+// listen has the node told from now on; nil ends it.
+func (b *births) listen(forgot func()) {
+	b.Lock()
+	b.forgot = forgot
+	b.Unlock()
+	b.tell()
+}
+
+// leave forgets what is known: after a Stop it is another's business what happens.
+func (b *births) leave() {
+	b.Lock()
+	defer b.Unlock()
+	b.known, b.lost, b.forgot = nil, false, nil
+}

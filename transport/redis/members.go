@@ -1,0 +1,79 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
+)
+
+var scriptBeat = newScript("beat")
+
+// memberEntry is a member as the hash has it. Fields that a program does not know are those of a newer one.
+type memberEntry struct {
+	ID       string       `json:"id"`
+	Node     string       `json:"node"`
+	Store    string       `json:"store"`
+	Names    []string     `json:"names,omitempty"`
+	Draining bool         `json:"draining,omitempty"`
+	Weight   int          `json:"weight,omitempty"`
+	Since    time.Time    `json:"since"`
+	Wants    []event.Unit `json:"wants,omitempty"`
+}
+
+// Beat implements [transport.Membership]. It also asks whether the broker remembers.
+func (t *Transport) Beat(ctx context.Context, m transport.Member, ttl time.Duration) ([]transport.Member, error) {
+	c := t.conn.Load()
+	if c == nil {
+		return nil, errNotConnected
+	}
+	members, err := c.name(event.NameMembers, m.StoreID)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := json.Marshal(memberEntry{m.ID, m.Node, m.StoreID, m.Names, m.Draining, m.Weight, m.Since, m.Wants})
+	if err != nil {
+		return nil, fmt.Errorf("member %s: %w", m.ID, err)
+	}
+	beat := &call{script: scriptBeat, keys: []string{members}, args: []any{m.ID, max(1, ttl.Milliseconds()), entry}}
+	if _, err := c.servers.run(ctx, onWork, beat); err != nil {
+		return nil, fmt.Errorf("tell other nodes of this one: %w", err)
+	}
+	live, ok := list(beat.reply, 0)
+	if !ok {
+		return nil, oddReply(scriptBeat, beat.reply)
+	}
+	all := make([]transport.Member, 0, len(live))
+	for _, text := range live {
+		var e memberEntry
+		if raw, _ := text.(string); json.Unmarshal([]byte(raw), &e) == nil && e.ID != "" {
+			all = append(all, transport.Member{ID: e.ID, Node: e.Node, StoreID: e.Store, Names: e.Names, Draining: e.Draining, Weight: e.Weight, Since: e.Since, Wants: e.Wants})
+		}
+	}
+	slices.SortFunc(all, func(x, y transport.Member) int { return cmp.Compare(x.ID, y.ID) })
+	if err := t.checkBirth(ctx); err != nil {
+		return nil, fmt.Errorf("ask whether redis remembers: %w", err)
+	}
+	return all, nil
+}
+
+// Leave implements [transport.Membership].
+func (t *Transport) Leave(ctx context.Context, m transport.Member) error {
+	c := t.conn.Load()
+	if c == nil {
+		return errNotConnected
+	}
+	members, err := c.name(event.NameMembers, m.StoreID)
+	if err != nil {
+		return err
+	}
+	if _, err := c.servers.number(ctx, members, "hdel", members, m.ID); err != nil {
+		return fmt.Errorf("take this node off the members: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// One call of the append script brings at most so much, so that it never holds up a server for long. A single run may be larger.
+const (
+	appendLanes   = 256
+	appendEntries = 1024
+	appendBytes   = 1 << 20
+)
+
+var (
+	scriptAppend = newScript("append")
+	// The same for lanes that bring no entries: it adds nothing that memory would have to be there for.
+	scriptNudge = scriptAppend.withFlags("allow-oom")
+	scriptMark  = newScript("mark")
+)
+
+// withFlags is the same script with flags in its first line.
+func (s *script) withFlags(flags string) *script {
+	_, body, _ := strings.Cut(s.flagged.source, "\n")
+	return &script{name: s.name, flagged: summed("#!lua flags=" + flags + "\n" + body), plain: s.plain}
+}
+
+// laneKeys are the names of what belongs to a lane.
+type laneKeys struct {
+	stream, newest           string
+	otherStream, otherNewest string // of the other lane of the partition
+}
+
+func (c *connection) lane(ref event.LaneRef) (laneKeys, error) {
+	var texts [4]string
+	for i, kind := range [...]event.NameKind{event.NamePartition, event.NameNewest, event.NameBackfill, event.NameNewestBackfill} {
+		text, err := c.names.Build(event.Name{Kind: kind, Owner: ref.Category, Key: ref.Key})
+		if err != nil {
+			return laneKeys{}, fmt.Errorf("lane %s: %w", ref, err)
+		}
+		texts[i] = text
+	}
+	k := laneKeys{texts[0], texts[1], texts[2], texts[3]}
+	if ref.Lane == event.Backfill {
+		k = laneKeys{texts[2], texts[3], texts[0], texts[1]}
+	}
+	return k, nil
+}
+
+// name builds a name without a key.
+func (c *connection) name(kind event.NameKind, owner string) (string, error) {
+	return c.names.Build(event.Name{Kind: kind, Owner: owner})
+}
+
+// publication is one [Transport.Append] under way.
+type publication struct {
+	c       *connection
+	ahead   int
+	runs    []transport.Append
+	keys    []laneKeys
+	answers []transport.Appended
+}
+
+// Append implements [transport.BrokerStreams]. On a Cluster, where one script cannot reach them all, entries come first, then busy sets, then indexes: a
+// run is answered OK only when all that is done, and asking again does the rest.
+func (t *Transport) Append(ctx context.Context, runs []transport.Append) []transport.Appended {
+	p := &publication{ahead: t.cfg.MaxAhead, runs: runs, keys: make([]laneKeys, len(runs)), answers: make([]transport.Appended, len(runs))}
+	if p.c = t.conn.Load(); p.c == nil {
+		p.fail(p.all(), errNotConnected)
+		return p.answers
+	}
+	var sound []int
+	for i := range runs {
+		keys, err := p.c.lane(runs[i].Lane)
+		if err == nil {
+			err = p.c.checkNames(event.NameBusy, runs[i].Subscribers)
+		}
+		if err != nil {
+			p.answers[i].Err = fmt.Errorf("append: %w", err)
+			continue
+		}
+		p.keys[i] = keys
+		sound = append(sound, i)
+	}
+	p.append(ctx, sound)
+	if p.c.servers.cluster {
+		p.mark(ctx)
+		p.index(ctx)
+	}
+	return p.answers
+}
+
+func (c *connection) checkNames(kind event.NameKind, owners []string) error {
+	for _, owner := range owners {
+		if _, err := c.name(kind, owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *publication) all() []int {
+	all := make([]int, len(p.runs))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// fail gives runs an error unless they have one.
+func (p *publication) fail(runs []int, err error) {
+	for _, i := range runs {
+		if p.answers[i].Err == nil {
+			p.answers[i] = transport.Appended{Err: fmt.Errorf("append to %s: %w", p.runs[i].Lane, err)}
+		}
+	}
+}
+
+// append brings entries, and whatever else is in reach. A server that is full takes no entries; lanes that bring none are told of nevertheless.
+func (p *publication) append(ctx context.Context, runs []int) {
+	batches := p.batches(runs)
+	p.send(ctx, scriptAppend, batches)
+	var nudges [][]int
+	for _, batch := range batches {
+		var empty []int
+		for _, i := range batch {
+			if p.answers[i].Err == nil || codeOf(p.answers[i].Err) != codeOOM {
+				continue
+			}
+			if len(p.runs[i].Entries) > 0 {
+				p.answers[i].Err = fmt.Errorf("append to %s: %w", p.runs[i].Lane, transport.ErrFull)
+				continue
+			}
+			p.answers[i].Err = nil
+			empty = append(empty, i)
+		}
+		if len(empty) > 0 {
+			nudges = append(nudges, empty)
+		}
+	}
+	if len(nudges) > 0 {
+		p.send(ctx, scriptNudge, nudges)
+	}
+}
+
+// batches cuts runs into calls: by size, and on a Cluster by slot.
+func (p *publication) batches(runs []int) [][]int {
+	type batch struct {
+		runs           []int
+		entries, bytes int
+	}
+	var done [][]int
+	open := make(map[uint16]*batch)
+	for _, i := range runs {
+		var slot uint16
+		if p.c.servers.cluster {
+			slot = slotOf(p.keys[i].stream)
+		}
+		entries, bytes := len(p.runs[i].Entries), 0
+		for e := range p.runs[i].Entries {
+			bytes += len(p.runs[i].Entries[e].Data)
+		}
+		b := open[slot]
+		if b != nil && (len(b.runs) == appendLanes || b.entries+entries > appendEntries || b.bytes+bytes > appendBytes) {
+			done = append(done, b.runs)
+			b = nil
+		}
+		if b == nil {
+			b = &batch{}
+			open[slot] = b
+		}
+		b.runs, b.entries, b.bytes = append(b.runs, i), b.entries+entries, b.bytes+bytes
+	}
+	for _, b := range open {
+		done = append(done, b.runs)
+	}
+	return done
+}
+
+func (p *publication) send(ctx context.Context, s *script, batches [][]int) {
+	calls := make([]*call, len(batches))
+	for n, batch := range batches {
+		calls[n] = p.call(s, batch)
+	}
+	p.c.servers.runAll(ctx, onWork, calls)
+	for n, batch := range batches {
+		answers, ok := list(calls[n].reply, 2*len(batch))
+		switch {
+		case calls[n].err != nil:
+			p.fail(batch, calls[n].err)
+		case !ok:
+			p.fail(batch, oddReply(s, calls[n].reply))
+		default:
+			for at, i := range batch {
+				p.answers[i] = p.appended(i, answers[2*at], answers[2*at+1])
+			}
+		}
+	}
+}
+
+// call is written as the head of append.lua says.
+func (p *publication) call(s *script, batch []int) *call {
+	c := &call{script: s}
+	places := make(map[string]int)
+	place := func(key string) int {
+		if places[key] == 0 {
+			c.keys = append(c.keys, key)
+			places[key] = len(c.keys)
+		}
+		return places[key]
+	}
+	var names []string // subscribers, in the order in which they come
+	keys := make(map[string][]string)
+	seen := make(map[event.Unit]bool)
+	c.args = append(c.args, p.ahead, len(batch))
+	for _, i := range batch {
+		r := &p.runs[i]
+		c.keys = append(c.keys, p.keys[i].stream, p.keys[i].newest)
+		stream := len(c.keys) - 1
+		index := 0
+		if !p.c.servers.cluster {
+			index = place(mustName(p.c.names, event.Name{Kind: event.NameIndex, Owner: r.Lane.Category}))
+			for _, name := range r.Subscribers {
+				if u := (event.Unit{Name: name, Key: r.Lane.Key}); !seen[u] {
+					seen[u] = true
+					if keys[name] == nil {
+						names = append(names, name)
+					}
+					keys[name] = append(keys[name], r.Lane.Key)
+				}
+			}
+		}
+		start := 0
+		if r.Start {
+			start = 1
+		}
+		var first event.Sequence
+		if len(r.Entries) > 0 {
+			first = r.Entries[0].Sequence
+		}
+		c.args = append(c.args, stream, index, r.Lane.Key, start, uint64(first), len(r.Entries))
+		for e := range r.Entries {
+			values := encodeEntry(&r.Entries[e])
+			c.args = append(append(c.args, len(values)), values...)
+		}
+	}
+	c.args = append(c.args, len(names))
+	for _, name := range names {
+		c.args = append(c.args, place(mustName(p.c.names, event.Name{Kind: event.NameBusy, Owner: name})),
+			mustName(p.c.names, event.Name{Kind: event.NameWake, Owner: name}), len(keys[name]))
+		for _, key := range keys[name] {
+			c.args = append(c.args, key)
+		}
+	}
+	return c
+}
+
+// appended reads the two elements that answer a run.
+func (p *publication) appended(i int, outcome, told any) transport.Appended {
+	word, _ := outcome.(string)
+	text, _ := told.(string)
+	var a transport.Appended
+	switch word {
+	case "ok":
+		a.Outcome = transport.AppendOK
+	case "dup":
+		a.Outcome = transport.AppendDup
+	case "gap":
+		a.Outcome = transport.AppendGap
+	case "empty":
+		return transport.Appended{Outcome: transport.AppendEmpty}
+	default:
+		return transport.Appended{Err: fmt.Errorf("append to %s: %s", p.runs[i].Lane, text)}
+	}
+	sequence, id, _ := strings.Cut(text, " ")
+	n, err := strconv.ParseUint(sequence, 10, 64)
+	if err != nil {
+		return transport.Appended{Err: fmt.Errorf("append to %s: newest entry %q has no sequence", p.runs[i].Lane, text)}
+	}
+	a.Newest, a.NewestID = event.Sequence(n), id
+	return a
+}
+
+// mark is the second step on a Cluster.
+func (p *publication) mark(ctx context.Context) {
+	runs := make(map[string][]int)
+	var names []string
+	for i := range p.runs {
+		for _, name := range p.runs[i].Subscribers {
+			if p.answers[i].Err == nil {
+				if runs[name] == nil {
+					names = append(names, name)
+				}
+				runs[name] = append(runs[name], i)
+			}
+		}
+	}
+	calls := make([]*call, len(names))
+	for n, name := range names {
+		keys := make([]string, len(runs[name]))
+		for at, i := range runs[name] {
+			keys[at] = p.runs[i].Lane.Key
+		}
+		calls[n] = p.c.marks(name, keys, false)
+	}
+	p.c.servers.runAll(ctx, onWork, calls)
+	for n, name := range names {
+		if calls[n].err != nil {
+			p.fail(runs[name], calls[n].err)
+		}
+	}
+}
+
+// marks adds keys to the busy set of a subscriber, whose name has been checked. With all, those that were in it are woken as well.
+func (c *connection) marks(name string, keys []string, all bool) *call {
+	wake := 0
+	if all {
+		wake = 1
+	}
+	made := &call{script: scriptMark, keys: []string{mustName(c.names, event.Name{Kind: event.NameBusy, Owner: name})},
+		args: []any{mustName(c.names, event.Name{Kind: event.NameWake, Owner: name}), wake, len(keys)}}
+	for _, key := range keys {
+		made.args = append(made.args, key)
+	}
+	return made
+}
+
+// index is the third step on a Cluster.
+func (p *publication) index(ctx context.Context) {
+	runs := make(map[string][]int)
+	for i := range p.runs {
+		if a := &p.answers[i]; a.Err == nil && a.Outcome != transport.AppendEmpty {
+			runs[p.runs[i].Lane.Category] = append(runs[p.runs[i].Lane.Category], i)
+		}
+	}
+	var calls []*call
+	var of [][]int
+	for category, all := range runs {
+		index := mustName(p.c.names, event.Name{Kind: event.NameIndex, Owner: category})
+		args := []any{"sadd", index}
+		for _, i := range all {
+			args = append(args, p.runs[i].Lane.Key)
+		}
+		calls, of = append(calls, &call{keys: []string{index}, args: args}), append(of, all)
+	}
+	p.c.servers.runAll(ctx, onWork, calls)
+	for n := range calls {
+		if calls[n].err != nil {
+			p.fail(of[n], calls[n].err)
+		}
+	}
+}
