@@ -20,6 +20,9 @@ type connection struct {
 	storeID    string
 	lanes      *laneIDs
 	counts     counts
+	acts       []*eventstore.ActRecord // to be written at the end
+	step       projectionStep          // that was checked
+	mostLanes  int                     // through which an act on a handler may go beside others; 0 = as many as is bearable. For tests
 }
 
 // query implements queryer. While its rows are open, the connection runs nothing else.

@@ -1,3 +1,1 @@
 package postgres
-
-type counts struct{}
