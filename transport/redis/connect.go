@@ -36,6 +36,7 @@ func (t *Transport) connect(ctx context.Context) error {
 		names.Keys = bound.keys
 	}
 	c := &connection{servers: found, names: names, owner: event.NewID()}
+	c.port = newPort(t, c)
 	t.conn.Store(c)
 	return nil
 }

@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/keyhold/keyhold/event"
@@ -47,16 +47,19 @@ const birthOwner = "keyhold"
 // slot the master has.
 func (c *connection) birthKey(s *server) string {
 	name := mustName(c.names, event.Name{Kind: event.NameBirth, Owner: birthOwner})
-	if !c.servers.cluster {
+	if !c.servers.cluster || s == nil {
 		return name
 	}
-	for n := range 1 << 20 {
-		tag := fmt.Sprintf("%s:{%d}", name, n)
-		if c.servers.of(tag) == s {
-			return tag
+	if known := s.birth.Load(); known != nil && c.servers.of(*known) == s {
+		return *known
+	}
+	for n := range slots * 16 { // every slot has a number below that, as a test shows
+		if tagged := name + ":{" + strconv.Itoa(n) + "}"; c.servers.of(tagged) == s {
+			s.birth.Store(&tagged)
+			return tagged
 		}
 	}
-	return name
+	return name // it has no slot any more, and refuses
 }
 
 // mustName is for names that no input has a part in.

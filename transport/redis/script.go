@@ -21,11 +21,11 @@ var scriptFiles embed.FS
 // script is a Lua script as servers know it.
 type script struct {
 	name    string
-	flagged text7 // with the flags of its first line
-	plain   text7 // without, for servers before 7.0
+	flagged scriptText // with the flags of its first line
+	plain   scriptText // without, for servers before 7.0
 }
 
-type text7 struct{ source, sha string }
+type scriptText struct{ source, sha string }
 
 // newScript takes scripts/NAME.lua.
 func newScript(name string) *script {
@@ -41,14 +41,14 @@ func newScript(name string) *script {
 	return &script{name: name, flagged: summed(source), plain: summed(plain)}
 }
 
-func summed(source string) text7 {
+func summed(source string) scriptText {
 	sum := sha1.Sum([]byte(source))
-	return text7{source: source, sha: hex.EncodeToString(sum[:])}
+	return scriptText{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
 // call is one run of a script, on the server that has its first key.
 type call struct {
-	script *script
+	script *script // nil: args are a command of Redis' own
 	keys   []string
 	args   []any
 	server *server // where it is to run, whatever its keys; nil: at the first key's
@@ -127,6 +127,9 @@ func (s *servers) send(ctx context.Context, client *goredis.Client, calls []*cal
 }
 
 func (s *servers) command(c *call, whole bool) []any {
+	if c.script == nil {
+		return c.args
+	}
 	text := &c.script.flagged
 	if s.legacy {
 		text = &c.script.plain

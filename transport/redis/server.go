@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -16,6 +17,8 @@ type server struct {
 	addr    string // "" of the master that Sentinels tell of
 	work    *goredis.Client
 	renewal *goredis.Client
+	lines   lines
+	birth   atomic.Pointer[string] // name of its birth key, in a Cluster
 }
 
 func (s *server) close() error { return errors.Join(s.work.Close(), s.renewal.Close()) }

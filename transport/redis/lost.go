@@ -1,0 +1,109 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// assemble makes of what the streams gave what comes next for the unit: what they have lost is read from the store, and a lane that has it nowhere is a gap.
+func (p *port) assemble(ctx context.Context, r *reading, entries [][]event.Envelope) (partitions.Fetched, error) {
+	for _, kind := range []event.Lane{event.Primary, event.Backfill} {
+		var runs [][]event.Envelope
+		for i, l := range r.lanes {
+			if l.ref.Lane != kind {
+				continue
+			}
+			run, missing, err := p.next(ctx, r, i, entries[i])
+			switch {
+			case err != nil:
+				return partitions.Fetched{}, err
+			case missing:
+				return partitions.Fetched{Gap: true, Lane: l.ref}, nil
+			case len(run) > 0:
+				runs = append(runs, run)
+			}
+		}
+		if len(runs) > 0 {
+			return partitions.Fetched{Entries: merge(runs, r.most)}, nil
+		}
+	}
+	return partitions.Fetched{}, nil
+}
+
+// next gives the run of one lane that follows its position. missing: there is something further up, and nobody has what comes before it.
+func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Envelope) (run []event.Envelope, missing bool, err error) {
+	l, after := r.lanes[i], r.above[i].Sequence
+	if !r.held[i] {
+		l.lost = 0
+		if len(entries) == 0 {
+			return nil, false, nil
+		}
+		if entries[0].Sequence == after+1 {
+			return unbroken(entries, after), false, nil
+		}
+		l.lost = entries[0].Sequence
+	}
+	run, err = p.stored(ctx, l.ref, after, r.most)
+	if err != nil {
+		return nil, false, fmt.Errorf("the stream of %s has lost what comes after %d: read it from the store: %w", l.ref, after, err)
+	}
+	if len(run) == 0 {
+		l.lost = 0 // whoever puts it back puts it into the stream
+	}
+	return run, len(run) == 0, nil
+}
+
+// stored reads the store, which may have purged it, or never had it: the category may be another application's.
+func (p *port) stored(ctx context.Context, lane event.LaneRef, after event.Sequence, most int) ([]event.Envelope, error) {
+	bound := p.t.bound.Load()
+	if bound == nil {
+		return nil, nil
+	}
+	run, err := bound.records.ReadLane(ctx, lane, after, most)
+	if err != nil {
+		return nil, err
+	}
+	return unbroken(run, after), nil
+}
+
+// unbroken is the part of run that follows after without a gap.
+func unbroken(run []event.Envelope, after event.Sequence) []event.Envelope {
+	for i := range run {
+		after++
+		if run[i].Sequence != after {
+			return run[:i]
+		}
+	}
+	return run
+}
+
+// merge takes from the run with the earliest next entry, again and again, up to most.
+func merge(runs [][]event.Envelope, most int) []event.Envelope {
+	if len(runs) == 1 {
+		return runs[0][:min(len(runs[0]), most)]
+	}
+	var merged []event.Envelope
+	for len(runs) > 0 && len(merged) < most {
+		next := 0
+		for i := range runs {
+			if before(&runs[i][0], &runs[next][0]) {
+				next = i
+			}
+		}
+		merged = append(merged, runs[next][0])
+		if runs[next] = runs[next][1:]; len(runs[next]) == 0 {
+			runs = append(runs[:next], runs[next+1:]...)
+		}
+	}
+	return merged
+}
+
+func before(a, b *event.Envelope) bool {
+	if c := a.Time.Compare(b.Time); c != 0 {
+		return c < 0
+	}
+	return a.Ref().Compare(b.Ref()) < 0
+}

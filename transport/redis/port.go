@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// port is the [partitions.Port] of one connection. What it remembers of units are conveniences, which a call that knows nothing of the unit does without: names,
+// and what needs no second acknowledgement.
+type port struct {
+	t       *Transport
+	c       *connection
+	orphans lines // for slots that no server is known to have
+
+	mu struct {
+		sync.Mutex
+		tenures map[event.Unit]*tenure
+		kept    int // how many there were after the last look for those that are over
+	}
+}
+
+var _ partitions.Port = (*port)(nil)
+
+// tenure is one unit in the time between Acquire and Release. Whoever calls for the unit has it to itself, but for what never changes.
+type tenure struct {
+	unit       event.Unit
+	generation event.Generation
+	holder     string // never changes, nor do the names
+	lease      string
+	counter    string // of generations
+	busy       string
+	proven     atomic.Int64 // when the lease was last known to be held, as time.Time.UnixNano
+
+	lanes []laneTenure
+	tidy  tidying
+}
+
+// laneTenure is one lane of the unit.
+type laneTenure struct {
+	ref    event.LaneRef
+	stream string
+	acked  event.Sequence // the durable checkpoint, as far as it was told
+	sure   bool           // nothing at or below acked is pending
+	lost   event.Sequence // the stream has nothing below this, but the caller is there; 0 = it is not so
+}
+
+// tidying says when consumers that own nothing are to be removed from the unit's groups.
+type tidying int
+
+const (
+	tidyNever   tidying = iota
+	tidyAtOnce          // the last owner's, unless it left something pending
+	tidyDrained         // when nothing is pending any more
+)
+
+func newPort(t *Transport, c *connection) *port {
+	p := &port{t: t, c: c}
+	p.mu.tenures = make(map[event.Unit]*tenure)
+	return p
+}
+
+// Port is how units are leased and read; nil unless connected.
+func (t *Transport) Port() partitions.Port {
+	c := t.conn.Load()
+	if c == nil {
+		return nil
+	}
+	return c.port
+}
+
+// Traits say that units are leased.
+func (p *port) Traits() partitions.Traits {
+	cfg := &p.t.cfg
+	return partitions.Traits{Leased: true, TTL: cfg.TTL, Heartbeat: cfg.Heartbeat, Margin: cfg.Margin}
+}
+
+// tenure gives what is known of a unit at a generation, or begins anew: whether it is held is for the script to say.
+func (p *port) tenure(h partitions.Held) (*tenure, error) {
+	p.mu.Lock()
+	known := p.mu.tenures[h.Unit]
+	p.mu.Unlock()
+	if known != nil && known.generation == h.Generation {
+		return known, nil
+	}
+	return p.newTenure(h)
+}
+
+func (p *port) newTenure(h partitions.Held) (*tenure, error) {
+	t := &tenure{unit: h.Unit, generation: h.Generation, holder: event.Holder{Owner: p.c.owner, Generation: h.Generation}.String(), tidy: tidyAtOnce}
+	for _, n := range []struct {
+		into *string
+		name event.Name
+	}{
+		{&t.lease, event.Name{Kind: event.NameLease, Owner: h.Unit.Name, Key: h.Unit.Key}},
+		{&t.counter, event.Name{Kind: event.NameGeneration, Owner: h.Unit.Name, Key: h.Unit.Key}},
+		{&t.busy, event.Name{Kind: event.NameBusy, Owner: h.Unit.Name}},
+	} {
+		text, err := p.c.names.Build(n.name)
+		if err != nil {
+			return nil, fmt.Errorf("unit %s: %w", h.Unit, err)
+		}
+		*n.into = text
+	}
+	return t, nil
+}
+
+// begin remembers a unit that was granted.
+func (p *port) begin(t *tenure) {
+	now := time.Now()
+	t.proven.Store(now.UnixNano())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.tenures[t.unit] = t
+	if len(p.mu.tenures) < 2*p.mu.kept+1024 {
+		return
+	}
+	// Units whose lease lapsed without anybody asking again are not told to the port.
+	over := now.Add(-p.t.cfg.TTL).UnixNano()
+	for unit, t := range p.mu.tenures {
+		if t.proven.Load() < over {
+			delete(p.mu.tenures, unit)
+		}
+	}
+	p.mu.kept = len(p.mu.tenures)
+}
+
+// end forgets a unit that is not held at that generation any more.
+func (p *port) end(h partitions.Held) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.mu.tenures[h.Unit]; t != nil && t.generation == h.Generation {
+		delete(p.mu.tenures, h.Unit)
+	}
+}
+
+// lane gives what is known of a lane of the unit; at is where its reader is.
+func (p *port) lane(t *tenure, at event.Position) (*laneTenure, error) {
+	for i := range t.lanes {
+		if t.lanes[i].ref == at.Lane {
+			return &t.lanes[i], nil
+		}
+	}
+	stream, err := p.c.names.Build(event.LaneName(at.Lane))
+	if err != nil {
+		return nil, fmt.Errorf("lane %s: %w", at.Lane, err)
+	}
+	t.lanes = append(t.lanes, laneTenure{ref: at.Lane, stream: stream, acked: at.Sequence})
+	return &t.lanes[len(t.lanes)-1], nil
+}
+
+// lines are those of the server that has the unit.
+func (p *port) lines(t *tenure) *lines {
+	if s := p.c.servers.of(t.lease); s != nil {
+		return &s.lines
+	}
+	return &p.orphans
+}
+
+// fenced is the error of a call for a unit that is not held.
+func (p *port) fenced(h partitions.Held) error {
+	p.end(h)
+	return fmt.Errorf("%s at generation %d: %w", h.Unit, h.Generation, partitions.ErrFenced)
+}

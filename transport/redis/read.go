@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+const (
+	callBytes = 8 << 20 // of data, in one answer for many units; what a unit's own limit adds comes on top once
+	unitBytes = 1 << 20 // of data for one unit, but for a single entry that has more
+	idsAtOnce = 128     // sequences that one read acknowledges one by one
+)
+
+var (
+	scriptRead = newScript("read")
+	kindRead   = kind{name: "read", flying: 2, most: 128, script: scriptRead, pack: packRead, unpack: unpackEach}
+)
+
+// modes of acknowledging, as the script has them.
+const (
+	ackNone = iota
+	ackEach
+	ackPending
+)
+
+// reading is what a read asks.
+type reading struct {
+	above []event.Position
+	most  int
+	ack   bool // above are durable checkpoints
+
+	lanes []*laneTenure // of above
+	modes []int
+	held  []bool // not to be read from the stream
+}
+
+// Fetch reads the primary lanes of the unit, and its backfill lanes only when no primary lane has anything. Between lanes of one kind the entry with the earliest
+// Time comes first. It gives less than max where entries are large.
+func (p *port) Fetch(ctx context.Context, h partitions.Held, above []event.Position, max int) (partitions.Fetched, error) {
+	return p.serve(ctx, h, reading{above: above, most: max})
+}
+
+// Advance acknowledges and fetches in one step. Drained means that the key has left the set of busy ones: the next entry wakes the unit.
+func (p *port) Advance(ctx context.Context, h partitions.Held, done []event.Position, max int) (partitions.Fetched, error) {
+	return p.serve(ctx, h, reading{above: done, most: max, ack: true})
+}
+
+func (p *port) serve(ctx context.Context, h partitions.Held, r reading) (partitions.Fetched, error) {
+	if err := eventstore.CheckLimit(r.most); err != nil {
+		return partitions.Fetched{}, fmt.Errorf("read for %s: %w", h.Unit, err)
+	}
+	t, err := p.tenure(h)
+	if err != nil {
+		return partitions.Fetched{}, fmt.Errorf("read: %w", err)
+	}
+	got, err := p.read(ctx, h, t, r)
+	if err == nil && got.Drained && p.c.servers.cluster {
+		got, err = p.readApart(ctx, h, t, r.above, r.most)
+	}
+	if err != nil {
+		return partitions.Fetched{}, fmt.Errorf("read for %s: %w", h.Unit, err)
+	}
+	return got, nil
+}
+
+// read asks the script until it has something to say: an answer may be put off, or have more to acknowledge first.
+func (p *port) read(ctx context.Context, h partitions.Held, t *tenure, r reading) (partitions.Fetched, error) {
+	for {
+		if err := p.plan(t, &r); err != nil {
+			return partitions.Fetched{}, err
+		}
+		answer, err := p.ask(ctx, &p.lines(t).read, &kindRead, t, &r)
+		if err != nil {
+			r.doubt()
+			return partitions.Fetched{}, err
+		}
+		switch answer[0] {
+		case "fenced":
+			return partitions.Fetched{}, p.fenced(h)
+		case "later":
+			continue
+		}
+		drained, more, entries, err := r.parse(answer)
+		if err != nil {
+			return partitions.Fetched{}, err
+		}
+		switch {
+		case drained:
+			t.tidy = tidyNever
+		case t.tidy == tidyAtOnce:
+			t.tidy = tidyDrained
+		}
+		r.acknowledged(more)
+		got, err := p.assemble(ctx, &r, entries)
+		if err != nil || got.Gap || len(got.Entries) > 0 {
+			return got, err
+		}
+		if !more {
+			got.Drained = drained
+			return got, nil
+		}
+	}
+}
+
+// plan decides, lane by lane, what is to be acknowledged and read.
+func (p *port) plan(t *tenure, r *reading) error {
+	r.lanes, r.modes, r.held = make([]*laneTenure, len(r.above)), make([]int, len(r.above)), make([]bool, len(r.above))
+	for _, at := range r.above { // first, since adding one moves the others
+		if _, err := p.lane(t, at); err != nil {
+			return err
+		}
+	}
+	for i, at := range r.above {
+		l, err := p.lane(t, at)
+		if err != nil {
+			return err
+		}
+		r.lanes[i] = l
+		r.held[i] = l.lost > at.Sequence+1
+		switch {
+		case !r.ack || at.Sequence == 0, l.sure && l.acked == at.Sequence:
+		case l.sure && l.acked < at.Sequence && at.Sequence-l.acked <= idsAtOnce:
+			r.modes[i] = ackEach
+		default:
+			r.modes[i] = ackPending
+		}
+	}
+	return nil
+}
+
+// doubt is for an outcome that is not known: what was to be acknowledged is so, or not.
+func (r *reading) doubt() {
+	for i, l := range r.lanes {
+		l.sure = l.sure && r.modes[i] == ackNone
+	}
+}
+
+// acknowledged notes what is acknowledged; more says that some of it is not, yet.
+func (r *reading) acknowledged(more bool) {
+	if !r.ack {
+		return
+	}
+	for i, l := range r.lanes {
+		if r.modes[i] == ackPending {
+			l.sure = !more
+		}
+		l.acked = r.above[i].Sequence
+		if l.acked == 0 {
+			l.sure = true // nothing has a sequence below 1
+		}
+	}
+}
+
+func packRead(p *port, c *call, requests []*request) {
+	c.args = append(c.args, callBytes, unitBytes)
+	apart := p.c.servers.cluster
+	for _, r := range requests {
+		t, asked := r.tenure, r.asked.(*reading)
+		c.keys = append(c.keys, t.lease)
+		if !apart {
+			c.keys = append(c.keys, t.busy)
+		}
+		c.args = append(c.args, t.holder, t.unit.Name, t.unit.Key, asked.most, flag(!apart), int(t.tidy), len(asked.lanes))
+		for i, l := range asked.lanes {
+			c.keys = append(c.keys, l.stream)
+			at := asked.above[i].Sequence.String()
+			from := "0"
+			if asked.modes[i] == ackEach {
+				from = (l.acked + 1).String()
+			}
+			c.args = append(c.args, int(l.ref.Lane), at, asked.modes[i], from, at, flag(asked.held[i]))
+		}
+	}
+}
+
+// parse takes the answer of a unit apart: entries of each lane, as the stream has them.
+func (r *reading) parse(answer []any) (drained, more bool, entries [][]event.Envelope, err error) {
+	if len(answer) != 3+len(r.lanes) || answer[0] != "ok" {
+		return false, false, nil, oddReply(scriptRead, answer)
+	}
+	entries = make([][]event.Envelope, len(r.lanes))
+	for i, l := range r.lanes {
+		raw, ok := list(answer[3+i], 0)
+		if !ok {
+			return false, false, nil, oddReply(scriptRead, answer)
+		}
+		for _, one := range raw {
+			e, err := parseEntry(l.ref, one)
+			if err != nil {
+				return false, false, nil, err
+			}
+			entries[i] = append(entries[i], e)
+		}
+	}
+	return answer[1] == int64(1), answer[2] == int64(1), entries, nil
+}
+
+func parseEntry(lane event.LaneRef, raw any) (event.Envelope, error) {
+	pair, ok := list(raw, 2)
+	if !ok {
+		return event.Envelope{}, oddReply(scriptRead, raw)
+	}
+	id, isID := pair[0].(string)
+	fields, ok := list(pair[1], 0)
+	if !isID || !ok {
+		return event.Envelope{}, oddReply(scriptRead, raw)
+	}
+	return decodeEntry(lane, id, fields)
+}
