@@ -169,7 +169,7 @@ var missing = []check{
 	}},
 }
 
-// misses makes a subscriber of another application that misses what was trimmed of a stream, and has asked for it.
+// misses makes a subscriber of another application that misses what lies before a stream, and has asked for it.
 func (s *suite) misses() (partitions.Port, partitions.Held) {
 	s.Helper()
 	if s.Foreign == nil {
@@ -179,8 +179,7 @@ func (s *suite) misses() (partitions.Port, partitions.Held) {
 	b := s.connected(s.Foreign(s.T, "another-store"))
 	s.must("declare", b.Declare(s.Context(), transport.Declared{StoreID: "another-store", Categories: []transport.Produced{{Category: "order", KeyField: "id"}},
 		Subscribers: []transport.Subscriber{{Name: "billing", Category: "order", StoreID: "another-store", Kind: "handler"}}}))
-	s.start(orders, 1, 6, "billing")
-	s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 4}}), nil)
+	s.start(orders, 5, 6, "billing")
 	h := s.acquire(b, billing)
 	got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
 	if err == nil && (got.Gap || len(got.Entries) > 0) {

@@ -53,7 +53,21 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 	if len(run) == 0 {
 		l.lost = 0 // whoever puts it back puts it into the stream
 	}
+	if len(run) == 0 && p.t.elsewhere(l.ref.Category) {
+		return p.asked(ctx, r, i)
+	}
 	return run, len(run) == 0, nil
+}
+
+// asked gives what another application, which produces the category, was asked for. Until it answers the call is an error: the unit tries again, and is marked
+// when there is an answer.
+func (p *port) asked(ctx context.Context, r *reading, i int) (run []event.Envelope, missing bool, err error) {
+	lane, after := r.lanes[i].ref, r.above[i].Sequence
+	run, gone, err := p.c.missing(ctx, r.unit, lane, after, r.most)
+	if err == nil && len(run) == 0 && !gone {
+		err = fmt.Errorf("%s has lost what comes after %d: the application that produces it was asked for that", lane, after)
+	}
+	return run, gone, err
 }
 
 // stored reads the store, which may have purged it, or never had it: the category may be another application's.

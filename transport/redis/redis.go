@@ -22,6 +22,7 @@ type Transport struct {
 	bound      atomic.Pointer[binding]
 
 	births         births
+	foreigners     sync.Map        // by category that was declared: bool, it is another store's
 	watching       lifecycle.Group // for wakes, and for losses
 	manyPartitions int             // of one category, above which the node is told
 	signals        struct {        // for tests

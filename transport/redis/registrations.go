@@ -62,7 +62,19 @@ func (t *Transport) Declare(ctx context.Context, d transport.Declared) error {
 			return err
 		}
 	}
-	return c.declare(ctx, "set", all)
+	if err := c.declare(ctx, "set", all); err != nil {
+		return err
+	}
+	for _, p := range d.Categories {
+		t.foreigners.Store(p.Category, p.StoreID != d.StoreID)
+	}
+	return nil
+}
+
+// elsewhere reports whether a category was declared as that of another store, which has what its streams have lost.
+func (t *Transport) elsewhere(category string) bool {
+	foreign, _ := t.foreigners.Load(category)
+	return foreign == true
 }
 
 func (c *connection) declareCategory(p *transport.Produced) ([]declaration, error) {
