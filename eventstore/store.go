@@ -97,6 +97,13 @@ type Capabilities struct {
 	Shared  bool // several may have it started at once, as this start was: with Relayed
 }
 
+// Migration is one step of the layout of a store that keeps its data.
+type Migration struct {
+	Number int    // the format that it leads to
+	Name   string // of its file
+	SQL    string
+}
+
 // Beginner begins units of work.
 type Beginner interface {
 	// Begin makes a unit of work. It is cheap and does no I/O: a transaction of the database begins at the first

@@ -10,16 +10,9 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// Migration is one step of the layout of a store.
-type Migration struct {
-	Number int    // the format that it leads to
-	Name   string // of its file
-	SQL    string
-}
-
 // MigrationStatus tells the format of the store at path, 0 where there is none yet, the newest one that this program knows, and what is
 // between. It changes nothing, and works beside a process that has the store. A found format above the known one is no error here.
-func MigrationStatus(ctx context.Context, path string) (found, known int, pending []Migration, err error) {
+func MigrationStatus(ctx context.Context, path string) (found, known int, pending []eventstore.Migration, err error) {
 	all, err := formats(migrations)
 	if err != nil {
 		return 0, 0, nil, err
@@ -32,7 +25,7 @@ func MigrationStatus(ctx context.Context, path string) (found, known int, pendin
 		return 0, len(all), nil, err
 	}
 	for _, f := range all[min(found, len(all)):] {
-		pending = append(pending, Migration{Number: f.number, Name: f.name, SQL: f.script})
+		pending = append(pending, eventstore.Migration{Number: f.number, Name: f.name, SQL: f.script})
 	}
 	return found, len(all), pending, nil
 }
@@ -73,7 +66,7 @@ func formatAt(ctx context.Context, path string) (found int, err error) {
 
 // Migrate brings the store at path to the newest format, and makes it where it is not there. It owns the store meanwhile: one that
 // another process has gives [*eventstore.OwnedError]. It gives the steps that were taken.
-func Migrate(ctx context.Context, path string) (done []Migration, err error) {
+func Migrate(ctx context.Context, path string) (done []eventstore.Migration, err error) {
 	config := Config{Path: path}
 	resolved, err := config.resolve()
 	if err != nil {

@@ -50,14 +50,14 @@ func (s *setting) migrations() Migrations {
 		return *s.options.Migrations
 	}
 	return Migrations{
-		Status: func(ctx context.Context) (found, known int, pending []sqlite.Migration, err error) {
+		Status: func(ctx context.Context) (found, known int, pending []eventstore.Migration, err error) {
 			path, err := s.path()
 			if err != nil {
 				return 0, 0, nil, err
 			}
 			return sqlite.MigrationStatus(ctx, path)
 		},
-		Up: func(ctx context.Context) ([]sqlite.Migration, error) {
+		Up: func(ctx context.Context) ([]eventstore.Migration, error) {
 			path, err := s.path()
 			if err != nil {
 				return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 func (s *setting) migrate() *cobra.Command {
@@ -121,7 +121,7 @@ type stepView struct {
 	SQL    string `json:"sql"`
 }
 
-func stepsOf(all []sqlite.Migration) []stepView {
+func stepsOf(all []eventstore.Migration) []stepView {
 	steps := []stepView{}
 	for _, m := range all {
 		steps = append(steps, stepView(m))

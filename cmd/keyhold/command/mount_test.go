@@ -64,11 +64,11 @@ func TestAnApplicationMountsTheCommandOverItsOwnStore(t *testing.T) {
 	}
 
 	d.options.Migrations = &Migrations{
-		Status: func(context.Context) (int, int, []sqlite.Migration, error) {
-			return 1, 2, []sqlite.Migration{{Number: 2, Name: "two", SQL: "SELECT 2;\n"}}, nil
+		Status: func(context.Context) (int, int, []eventstore.Migration, error) {
+			return 1, 2, []eventstore.Migration{{Number: 2, Name: "two", SQL: "SELECT 2;\n"}}, nil
 		},
-		Up: func(context.Context) ([]sqlite.Migration, error) {
-			return []sqlite.Migration{{Number: 2, Name: "two"}}, errors.New("the disk is full")
+		Up: func(context.Context) ([]eventstore.Migration, error) {
+			return []eventstore.Migration{{Number: 2, Name: "two"}}, errors.New("the disk is full")
 		},
 	}
 	if r, _ := d.mounted(t, "admin", "migrate", "status", "--sql"); r.code != ExitOK || !strings.Contains(r.out, "SELECT 2;") || !strings.Contains(r.out, "orders admin migrate up") {
@@ -77,7 +77,7 @@ func TestAnApplicationMountsTheCommandOverItsOwnStore(t *testing.T) {
 	if r, _ := d.mounted(t, "admin", "migrate", "up"); r.code != ExitError || !strings.Contains(r.err, "1 step taken, then: the disk is full") {
 		t.Errorf("%+v", r)
 	}
-	d.options.Migrations.Status = func(context.Context) (int, int, []sqlite.Migration, error) { return 3, 2, nil, nil }
+	d.options.Migrations.Status = func(context.Context) (int, int, []eventstore.Migration, error) { return 3, 2, nil, nil }
 	if r, _ := d.mounted(t, "admin", "migrate", "up"); r.code != ExitMoved || !strings.Contains(r.err, "this program knows up to 2") {
 		t.Errorf("%+v", r)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/eventstore/sqlite"
 )
 
 // Options are what an application that mounts the command decides. The zero value is the program keyhold.
@@ -29,9 +28,9 @@ type Options struct {
 // Migrations bring a store to the format that the program needs.
 type Migrations struct {
 	// Status tells the format of the store, 0 where it is not there yet, the newest one that the program knows, and the steps between.
-	Status func(ctx context.Context) (found, known int, pending []sqlite.Migration, err error)
+	Status func(ctx context.Context) (found, known int, pending []eventstore.Migration, err error)
 	// Up takes the steps, and gives those it took.
-	Up func(ctx context.Context) (done []sqlite.Migration, err error)
+	Up func(ctx context.Context) (done []eventstore.Migration, err error)
 }
 
 // environment is what a run has from outside; tests replace it.
