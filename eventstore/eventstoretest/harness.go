@@ -16,6 +16,8 @@ type Harness struct {
 	// crashed, its Start must find the data owned, unless both are started with Relayed and the store can be shared. nil where data does not
 	// outlive Stop: tests of restarts are skipped, and of relays.
 	Reopen func() eventstore.Store
+	// Postgres: the store's SQL is that of PostgreSQL, where it has any; else it is SQLite's.
+	Postgres bool
 	// Crash ends Store as kill -9 would: it does nothing more, and its ownership is free. nil: it is stopped instead.
 	Crash func()
 }

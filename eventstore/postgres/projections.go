@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -124,6 +125,14 @@ const (
 	stoppedTrying = 1
 	stoppedHalted = 2
 )
+
+// position is a place in the log as the port has it.
+func position(n int64) eventstore.Position {
+	if n == 0 {
+		return ""
+	}
+	return eventstore.Position(strconv.FormatInt(n, 10))
+}
 
 // moment is a column with a time, 0 for the zero one.
 type moment struct{ into *time.Time }

@@ -39,6 +39,28 @@ func standing(ctx context.Context, q queryer, u event.Unit) (s eventstore.Standi
 	return s, err
 }
 
+// recoverStanding fills in what is in the way of a unit, and what it set aside.
+func recoverStanding(ctx context.Context, q queryer, r *eventstore.Recovered) error {
+	t, err := lookAt(ctx, q, r.Unit)
+	r.Due = t.due
+	if err == nil && t.halt {
+		r.Halt, err = halt(ctx, q, r.Unit)
+	}
+	if err == nil && t.pause {
+		var whole *eventstore.Pause
+		if r.Pause, whole, err = pauses(ctx, q, r.Unit); r.Pause == nil {
+			r.Pause = whole
+		}
+	}
+	if err == nil && t.parked {
+		r.Parked, err = parkedIn(ctx, q, r.Unit)
+	}
+	if err == nil && t.tried {
+		r.Tried, err = tried(ctx, q, r.Unit)
+	}
+	return err
+}
+
 // selectTried reads what is known of attempts and is not void.
 const selectTried = `SELECT t.name, t.key, n.category, n.key, n.lane, t.sequence, t.event_id, t.event_type, t.attempts, t.error, t.time, t.again, t.suspicions, t.alone
 	FROM keyhold_tried t JOIN keyhold_lanes n ON n.id = t.lane LEFT JOIN keyhold_checkpoints c ON c.name = t.name AND c.lane = t.lane
