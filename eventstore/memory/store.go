@@ -22,7 +22,7 @@ type core struct {
 	sync.RWMutex
 	storeID string        // "" before the first Start
 	node    string        // of who started last
-	freed   chan struct{} // closed, and replaced, whenever one stops
+	freed   chan struct{} // closed when one stops; nil while nobody waits for that
 	data
 }
 
@@ -33,7 +33,7 @@ var (
 
 // Open makes an empty store.
 func Open() *Store {
-	return &Store{mu: &core{freed: make(chan struct{}), data: newData()}}
+	return &Store{mu: &core{data: newData()}}
 }
 
 // Share makes one more handle on the data of a store. It is started and stopped for itself, as the store of another process would be: so several nodes run
@@ -70,6 +70,9 @@ func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.generation != 0 || (len(s.mu.starts) > 0 && !(opts.Relayed && s.mu.relayed)) {
+		if opts.Wait && s.mu.freed == nil {
+			s.mu.freed = make(chan struct{})
+		}
 		return eventstore.Identity{}, &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node}, s.mu.freed
 	}
 	if s.mu.storeID == "" {
@@ -94,8 +97,10 @@ func (s *Store) Stop(context.Context) error {
 	}
 	s.mu.starts = slices.DeleteFunc(s.mu.starts, func(g event.Generation) bool { return g == s.generation })
 	s.generation = 0
-	close(s.mu.freed)
-	s.mu.freed = make(chan struct{})
+	if s.mu.freed != nil {
+		close(s.mu.freed)
+		s.mu.freed = nil
+	}
 	return nil
 }
 
