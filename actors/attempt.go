@@ -39,12 +39,13 @@ type attempt struct {
 		work
 		correlation string // of what is emitted, once it is settled
 
-		over    bool  // the call has returned: nothing more can be asked for, and work does not change any more
-		ended   bool  // what it did is committed or rolled back
-		begun   bool  // a statement was made
-		waiting int   // asks that the behavior waits for, and other reasons not to count it as running
-		fault   error // the first thing that was wrong with what the behavior did
-		cause   error // why the context ended before the call returned
+		over    bool            // the call has returned: nothing more can be asked for, and work does not change any more
+		ended   bool            // what it did is committed or rolled back
+		begun   bool            // a statement was made
+		waiting int             // asks that the behavior waits for, and other reasons not to count it as running
+		fault   error           // the first thing that was wrong with what the behavior did
+		cause   error           // why the context ended before the call returned
+		at      partitions.Tick // when it did; 0 in Do
 		tx      eventstore.Tx
 		std     context.Context // made by the first call that needs it
 		cancel  context.CancelCauseFunc
@@ -169,10 +170,28 @@ func (a *attempt) interrupt(cause error) bool {
 		return false
 	}
 	a.mu.cause = cause
+	if a.of != nil {
+		a.mu.at = a.of.run.tick()
+	}
 	if a.mu.cancel != nil {
 		a.mu.cancel(cause)
 	}
 	return true
+}
+
+// endedAt gives when the context was ended of a call that has not returned, 0 when it was not.
+func (a *attempt) endedAt() partitions.Tick {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.at
+}
+
+// mayEnter reports whether the call is to be made: its context may have ended already.
+func (a *attempt) mayEnter() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.over = a.mu.cause != nil
+	return a.mu.cause
 }
 
 // block says that the behavior waits for others, so that they may run in its place; unblock ends that. The behavior may do so
@@ -262,6 +281,9 @@ func (a *attempt) inSQL() bool {
 // that is not to be committed; own, that it is what the behavior returned. Else it panicked, was interrupted, or did
 // something wrong.
 func (a *attempt) run(call func() error) (own bool, err error) {
+	if err := a.mayEnter(); err != nil {
+		return false, err
+	}
 	panicked, err := guard(call)
 	if mute := unspeakable(err); mute != nil {
 		panicked, err = true, mute

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -120,6 +121,17 @@ func Retryable(err error) bool {
 	}
 	return false
 }
+
+// HeldError: another node has the entity. It is of kind [ErrUnavailable]: ask again in a while, or ask that node.
+type HeldError struct {
+	Unit event.Unit
+	Most time.Duration // that its lease lasts, unless it is renewed
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("another node has %s, for %s unless it goes on", e.Unit, e.Most.Round(time.Millisecond))
+}
+func (e *HeldError) Is(target error) bool { return target == ErrUnavailable }
 
 // StopError is what [Runtime.Stop] gives when it did not get through in time. What was not finished is done after the
 // next start.

@@ -76,6 +76,7 @@ func (u *unit) call(a *attempt, call func() error) (own bool, err error) {
 
 // refused is the result of an attempt whose commit was.
 func (u *unit) refused(a *attempt, err error) result {
+	u.listsMoved(err)
 	r := result{
 		outcome: outcomeOf(err), err: err,
 		unknown: errors.Is(err, eventstore.ErrUnknownCommit), conflict: errors.Is(err, eventstore.ErrVersionConflict),
@@ -253,6 +254,7 @@ func (u *unit) changesWith(e *partitions.Apply) func(*attempt) (eventstore.Chang
 // through adds that an entry is: its checkpoint moves, or its row set aside goes.
 func (u *unit) through(c *eventstore.Changes, e *partitions.Apply) {
 	c.Fence, c.Advance, c.Untry = u.fence(e.Generation), advances(e.Moves), e.Untry
+	u.listed(c)
 	if e.Aside != nil {
 		c.Settle = settled(e.Aside)
 	}

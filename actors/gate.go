@@ -141,6 +141,8 @@ func (u *unit) awaitTurn(t *turn, g event.Generation) (partitions.Outcome, error
 			u.post(func(b *inbox) { b.mu.drain, b.mu.cancel = true, true })
 			u.passivate()
 			return partitions.Failed, ErrStopping
+		case u.prog.config.Leased && !u.stillServing():
+			return partitions.Failed, ErrLeaseLost // the machine is told before it hears this
 		case u.inbox.more():
 			if done := u.serve(&partitions.Serve{Generation: g}); done.Outcome != partitions.OK {
 				u.discard()

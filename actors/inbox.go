@@ -7,6 +7,7 @@ import (
 
 	"github.com/keyhold/keyhold/actors/internal/ring"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
 )
 
 // inbox is what others want of a unit. The unit's actor only gets a signal, and finds here what there is to do: so wakes merge,
@@ -24,11 +25,14 @@ type inbox struct {
 
 		bell chan struct{} // rung for whatever comes, while the actor waits for something else; holds one
 
+		lease leaseNews
+
 		wake   bool
 		acted  bool
 		timer  bool // the machine's
 		drain  bool
 		cancel bool // with drain: do not wait for behaviors
+		over   bool // with drain: hand it over
 	}
 }
 
@@ -84,6 +88,45 @@ func (b *inbox) received() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.signals--
+}
+
+// renewed keeps a renewal until the actor has something to do.
+func (b *inbox) renewed(r partitions.Renewed, now partitions.Tick) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := &b.mu.lease
+	if n.renewed.Generation != r.Generation {
+		n.renewed, n.first = r, now
+	}
+	n.renewed.Sent = max(n.renewed.Sent, r.Sent)
+}
+
+// takeRenewed takes the renewals, as one, and when the first of them came.
+func (b *inbox) takeRenewed() (r partitions.Renewed, first partitions.Tick) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, first = b.mu.lease.renewed, b.mu.lease.first
+	b.mu.lease.renewed = partitions.Renewed{}
+	return r, first
+}
+
+// leaseNews takes one thing that there is to be told of the lease, the oldest first.
+func (b *inbox) leaseNews() leaseNews {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := &b.mu.lease
+	var one leaseNews
+	switch {
+	case n.renewed.Generation != 0:
+		one.renewed, one.first = n.renewed, n.first
+		n.renewed = partitions.Renewed{}
+	case n.lost != 0:
+		one.lost, one.why = n.lost, n.why
+		n.lost = 0
+	case n.hung:
+		one.hung, n.hung = true, false
+	}
+	return one
 }
 
 // again reports whether the actor is to send itself another signal.
@@ -154,6 +197,9 @@ func (b *inbox) wants() (w want, asked bool) {
 		if b.mu.cancel {
 			return wantCancel, asked
 		}
+		if b.mu.over {
+			return wantOver, asked
+		}
 		return wantDrain, asked
 	case take(&b.mu.acted):
 		return wantActed, asked
@@ -172,6 +218,7 @@ const (
 	wantNothing want = iota
 	wantDrain
 	wantCancel
+	wantOver
 	wantActed
 	wantTimer
 	wantWake

@@ -137,7 +137,7 @@ func (r *result) word() Outcome {
 		return OutcomeRejected
 	case r.unknown:
 		return OutcomeUnknown
-	case r.conflict, r.outcome == partitions.Stale, r.outcome == partitions.Moved, errors.Is(r.err, eventstore.ErrTrouble):
+	case errors.Is(r.err, ErrLeaseLost), r.conflict, r.outcome == partitions.Stale, r.outcome == partitions.Moved, errors.Is(r.err, eventstore.ErrTrouble):
 		return OutcomeRefused
 	}
 	return OutcomeFailed

@@ -6,16 +6,11 @@ import (
 )
 
 func (u *unit) recover(e *partitions.Recover) partitions.Input {
-	ask := []eventstore.Ask{{Unit: u.id, Generation: e.Generation, Lanes: u.prog.lanes(u.id.Key)}}
-	read := u.run.rt.cfg.Store.Recover
-	if e.Raise {
-		read = u.run.rt.cfg.Store.Raise
-	}
-	got, err := read(u.run.ctx, ask)
+	u.relist()
+	known, err := u.known(e)
 	if err != nil {
 		return partitions.RecoverDone{Outcome: outcomeOf(err), Err: err}
 	}
-	known := &got[0]
 	u.due = known.Due
 	u.standing(known)
 	done := partitions.RecoverDone{
@@ -38,6 +33,20 @@ func (u *unit) recover(e *partitions.Recover) partitions.Input {
 	return done
 }
 
+// known gives what the store knows of the unit.
+func (u *unit) known(e *partitions.Recover) (*eventstore.Recovered, error) {
+	ask := eventstore.Ask{Unit: u.id, Generation: e.Generation, Lanes: u.prog.lanes(u.id.Key)}
+	if e.Raise {
+		got, err := u.run.raises.do(u.run.ctx, ask)
+		return &got, err
+	}
+	got, err := u.run.rt.cfg.Store.Recover(u.run.ctx, []eventstore.Ask{ask})
+	if err != nil {
+		return nil, err
+	}
+	return &got[0], nil
+}
+
 // stop is what is known to keep a unit from its streams.
 type stop uint8
 
@@ -58,6 +67,9 @@ func (u *unit) standing(known *eventstore.Recovered) {
 		u.stop = stopPaused
 	case known.Halt != nil:
 		u.stop = stopHalted
+	}
+	if u.stop == stopNone && (was == stopHalted || was == stopPaused || was == stopUnknown && acted) {
+		observe2(u.run.rt.cfg.Others.Rested, u.id, partitions.PhaseIdle)
 	}
 	o := &u.run.rt.cfg.Observer
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/leases"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
@@ -26,6 +27,9 @@ type running struct {
 	calls  calls
 	alarms *alarms
 	gate   gate
+	keeper *leases.Keeper // nil where units are not leased
+	raises raises
+	relist relist
 
 	bequeathed sync.Map // event.Unit -> *bequest
 
@@ -55,11 +59,19 @@ func (r *Runtime) Start(ctx context.Context) error {
 		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),
 		ending: make(chan struct{}),
 	}
+	run.raises.store = r.cfg.Store
+	if r.cfg.Port.Traits().Leased {
+		run.keeper = leases.New(leases.Config{Port: run.port, Trouble: run.renewalFailed})
+	}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	run.nested = transport.Nested(run.ctx)
-	if err := run.alarms.Start(ctx); err != nil {
+	err := run.alarms.Start(ctx)
+	if err == nil && run.keeper != nil {
+		err = run.keeper.Start(ctx)
+	}
+	if err != nil {
 		run.cancel(errStopped)
-		return fmt.Errorf("start: %w", err)
+		return fmt.Errorf("start: %w", errors.Join(err, run.alarms.Stop(context.WithoutCancel(ctx))))
 	}
 	r.running.Store(run)
 	return nil
@@ -70,6 +82,9 @@ func (r *running) tick() partitions.Tick { return partitions.Tick(time.Since(r.o
 
 // at gives the time of a tick.
 func (r *running) at(t partitions.Tick) time.Time { return r.origin.Add(time.Duration(t - 1)) }
+
+// tickOf gives the tick of a time.
+func (r *running) tickOf(t time.Time) partitions.Tick { return partitions.Tick(t.Sub(r.origin)) + 1 }
 
 // later calls f after d, in the goroutine of the alarms.
 func (r *running) later(d time.Duration, f func()) {
@@ -99,6 +114,9 @@ func (r *running) enqueue(id event.Unit, k *ask, limit int) error {
 		if u == nil {
 			return ErrStopping
 		}
+		if u.lease.hung.Load() {
+			return fmt.Errorf("%w: %w", ErrUnavailable, errHung)
+		}
 		first, full, ok := u.inbox.putAsk(k, limit)
 		switch {
 		case full:
@@ -122,12 +140,9 @@ func (r *running) unit(id event.Unit) *unit {
 }
 
 // link makes a program ready for a runtime: it needs the names of its types.
-func (p *program) link(cfg *Config) error {
+func (p *program) link(r *Runtime) error {
+	cfg := &r.cfg
 	p.names, p.known = map[string]bool{}, map[wireType]bool{}
-	listed := map[string]bool{}
-	for _, name := range cfg.Listed[p.desc.Name] {
-		listed[name] = true
-	}
 	var errs []error
 	for t, use := range p.uses {
 		if use == UseQuery {
@@ -148,7 +163,7 @@ func (p *program) link(cfg *Config) error {
 	p.config = partitions.Config{
 		Traits:    cfg.Port.Traits(),
 		Asks:      p.entity(),
-		Handling:  p.handling(cfg, listed),
+		Handling:  p.handling(r),
 		Attempts:  p.desc.Retry.Attempts,
 		Backoff:   partitions.Backoff{Base: p.desc.Retry.Min, Max: p.desc.Retry.Max},
 		Jitter:    func(d time.Duration) time.Duration { return rand.N(d + 1) },
@@ -169,17 +184,17 @@ func (p *program) link(cfg *Config) error {
 
 // handling says what is to be done with an entry by its type. A command is meant for this very entity, so one of an unknown type
 // waits; an event is meant for whoever cares, so it is passed over unless the handler is registered for it.
-func (p *program) handling(cfg *Config, listed map[string]bool) func(*event.Envelope) partitions.Handling {
+func (p *program) handling(r *Runtime) func(*event.Envelope) partitions.Handling {
 	return func(e *event.Envelope) partitions.Handling {
 		switch {
 		case p.known[wireType{e.Type, e.Version}]:
 			return partitions.Handle
 		case p.names[e.Type]:
-			if _, err := cfg.Codec.TypeOf(e.Type, e.Version); errors.Is(err, codec.ErrNewer) {
+			if _, err := r.cfg.Codec.TypeOf(e.Type, e.Version); errors.Is(err, codec.ErrNewer) {
 				return partitions.AwaitNewer
 			}
 			return partitions.Handle // of a version that nothing here handles: not to be passed over without a word
-		case listed[e.Type] || p.entity() || p.desc.Kind == eventstore.CommandHandler:
+		case p.entity(), p.desc.Kind == eventstore.CommandHandler, r.listing.Load().has(p.desc.Name, e.Type):
 			return partitions.AwaitNewer
 		}
 		return partitions.PassOver

@@ -4,53 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/partitions"
-)
-
-// Config is what a [Runtime] is made of. Fields without a default must be set.
-type Config struct {
-	Definitions []Definition // distinct names
-	Store       eventstore.Store
-	Port        partitions.Port
-	Codec       *codec.Registry
-	Keys        event.KeyRules // an entity's id is a key
-
-	// Route makes an event ready for its lane: Type, Version, Encoding, Data, Category, Key and Lane are set, and the key is
-	// checked. from is the entity that emits, zero for others. Called concurrently; must not block. An event may come wrapped:
-	// in a value with a method Unwrapped() any, which gives the event itself.
-	Route func(ctx context.Context, from event.Stream, v any) (event.Envelope, error)
-	// Committed is called after each commit that added to a lane: in the goroutine of whoever waits for the answer, else in
-	// that of the unit, under a context marked by transport.Nested. Its error is logged: what was committed is delivered
-	// in the end. May be nil.
-	Committed func(ctx context.Context, tails []event.Tail) error
-	// Listed says which wire names the durable registration of a handler or entity kind lists. An event of a listed type
-	// that this program does not handle waits for a newer program instead of being passed over. Default: none.
-	Listed map[string][]string
-
-	Observer    Observer
-	Logger      *slog.Logger     // default: discards
-	Now         func() time.Time // default time.Now; stamps what is emitted
-	NewID       func() string    // default event.NewID
-	Concurrency int              // units that run at once; default 256
-	IdleAfter   time.Duration    // without work, until a unit is put away; default 30 s
-	MailboxSize int              // asks that wait per entity; default 1,024
-	// MaxCrashes is how often the process may end while an event runs that no other suspect ran beside, until its unit halts before it;
-	// default 3.
-	MaxCrashes int
-}
-
-const (
-	defaultConcurrency = 256
-	defaultMailbox     = 1024
-	defaultMaxCrashes  = 3
 )
 
 // Runtime runs the units of its definitions. All methods may be called concurrently.
@@ -59,6 +18,7 @@ type Runtime struct {
 	programs map[string]*program
 	asks     askPool
 	waits    waits
+	listing  atomic.Pointer[listing] // never nil
 
 	mu struct {
 		sync.Mutex
@@ -69,14 +29,8 @@ type Runtime struct {
 
 // NewRuntime checks cfg and the definitions, reporting all faults at once. It starts nothing.
 func NewRuntime(cfg Config) (*Runtime, error) {
-	if cfg.Port != nil && cfg.Port.Traits().Leased {
-		return nil, errors.New("the Port leases units one by one, and leases are not renewed here: use a port whose process owns all units")
-	}
-	return newRuntime(cfg)
-}
-
-func newRuntime(cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg.withDefaults(), programs: map[string]*program{}}
+	r.SetListed(cfg.Revision, cfg.Listed)
 	errs := []error{r.cfg.fault()}
 	for _, d := range cfg.Definitions {
 		faults := d.Faults()
@@ -91,56 +45,13 @@ func newRuntime(cfg Config) (*Runtime, error) {
 		default:
 			p := d.compile()
 			r.programs[name] = p
-			errs = append(errs, p.link(&r.cfg))
+			errs = append(errs, p.link(r))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return r, nil
-}
-
-func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	c.Observer = c.Observer.guarded(c.Logger)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.NewID == nil {
-		c.NewID = event.NewID
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = defaultConcurrency
-	}
-	if c.MailboxSize == 0 {
-		c.MailboxSize = defaultMailbox
-	}
-	if c.MaxCrashes == 0 {
-		c.MaxCrashes = defaultMaxCrashes
-	}
-	return c
-}
-
-func (c *Config) fault() error {
-	var errs []error
-	for name, missing := range map[string]bool{
-		"Store": c.Store == nil, "Port": c.Port == nil, "Codec": c.Codec == nil, "Route": c.Route == nil,
-	} {
-		if missing {
-			errs = append(errs, fmt.Errorf("%s is not set", name))
-		}
-	}
-	for name, n := range map[string]int{"Concurrency": c.Concurrency, "MailboxSize": c.MailboxSize, "MaxCrashes": c.MaxCrashes} {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("%s is %d: set 1 or more, 0 for the default", name, n))
-		}
-	}
-	if c.IdleAfter < 0 {
-		errs = append(errs, fmt.Errorf("IdleAfter is %v: set 0 for the default, or more", c.IdleAfter))
-	}
-	return errors.Join(errs...)
 }
 
 // stamp is the time of what is emitted now.

@@ -19,6 +19,9 @@ const batch = 32
 func (u *unit) serve(e *partitions.Serve) partitions.ServeDone {
 	var done partitions.ServeDone
 	for i := 0; i < batch && done.Outcome == partitions.OK; i++ {
+		if u.prog.config.Leased && !u.stillServing() {
+			break // the machine is told, and what waits is served when the unit is ours again, or refused
+		}
 		k, timer := u.inbox.next()
 		switch {
 		case timer != nil:
@@ -54,8 +57,10 @@ func (u *unit) reply(k *ask, g event.Generation) (partitions.Outcome, error) {
 	if r.err != nil && !r.own {
 		got.err = &AskError{Err: r.err, Unknown: r.unknown}
 	}
-	if len(r.tails) == 0 && !u.serving() {
-		got = answer{err: &AskError{Err: ErrUnavailable, Unknown: r.unknown}} // what the behavior saw may be old
+	if len(r.tails) == 0 && !u.stillServing() {
+		// What the behavior saw may be old. What it wrote may be committed all the same.
+		query := u.prog.uses[structType(k.in)] == UseQuery
+		got = answer{err: &AskError{Err: errors.Join(ErrUnavailable, ErrLeaseLost), Unknown: r.unknown || r.err == nil && !query}}
 	}
 	if !u.inbox.finish() || !k.deliver(got) {
 		u.tell(r.tails)

@@ -79,6 +79,7 @@ func (s *stopping) hurry(ctx context.Context, why error) (failed *StopError, cal
 	failed = &StopError{Interrupted: interrupted, Err: why}
 	for _, u := range s.run.units.all() {
 		failed.Stuck = append(failed.Stuck, u.id)
+		u.letLapse()
 		u.refuse(ErrStopping, true)
 		u.settle(func(*drive) bool { return true }, ErrStopping)
 	}
@@ -91,7 +92,11 @@ func (r *Runtime) endStop(ctx context.Context, s *stopping, failed *StopError) e
 		return failed
 	}
 	s.run.cancel(errStopped)
-	if err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx)); err != nil {
+	err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx))
+	if s.run.keeper != nil {
+		err = errors.Join(err, s.run.keeper.Stop(ctx))
+	}
+	if err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	r.mu.Lock()

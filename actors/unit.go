@@ -32,19 +32,25 @@ type unit struct {
 
 	// All below belongs to the actor's goroutine.
 
-	machine *partitions.Machine
-	alarm   alarm             // the machine's timer
-	pending partitions.Effect // asked for and not carried out
-	answer  partitions.Input  // of what was carried out, not told yet
-	told    bool              // the machine knows that something waits for the behavior
-	resting bool              // the machine holds nothing
-	acted   bool              // a person acted, and the unit has not recovered since
-	stop    stop              // as recovered, or written since
-	due     bool              // rows set aside may be to be applied
-	drained bool
-	phase   partitions.Phase // as shown
-	entry   *event.Envelope  // applied last
-	inside  bool             // an entry is being applied
+	machine  *partitions.Machine
+	lease    lease
+	alarm    alarm             // the machine's timer
+	pending  partitions.Effect // asked for and not carried out
+	answer   partitions.Input  // of what was carried out, not told yet
+	told     bool              // the machine knows that something waits for the behavior
+	resting  bool              // the machine holds nothing
+	acted    bool              // a person acted, and the unit has not recovered since
+	stop     stop              // as recovered, or written since
+	due      bool              // rows set aside may be to be applied
+	drained  bool
+	leaving  error            // what asks are told when drained
+	trouble  error            // that the machine told of last
+	forgot   bool             // the broker lost its memory
+	revision uint64           // of the lists by which events may have been passed over
+	moved    bool             // these lists, since they were read
+	phase    partitions.Phase // as shown
+	entry    *event.Envelope  // applied last
+	inside   bool             // an entry is being applied
 
 	turn       *turn // at the gate; nil = none
 	suspicions int   // of the entry that WriteTried was about
@@ -143,6 +149,7 @@ func (u *unit) leave() {
 	u.run.alarms.clear(&u.alarm)
 	u.run.alarms.clear(&u.watch.alarm)
 	u.dropTimers()
+	u.dropLease()
 	u.run.units.remove(u)
 	u.ref.Stop()
 }
@@ -150,15 +157,15 @@ func (u *unit) leave() {
 // step tells the machine one thing and does what it says; false when there is nothing to tell.
 func (u *unit) step() bool {
 	owed := u.answer != nil
-	in := u.input()
+	in, now := u.input()
 	if in == nil {
 		return false
 	}
 	answered := owed && u.answer == nil
-	now := u.run.tick()
 	for _, e := range u.machine.Step(now, in) {
 		u.do(e)
 	}
+	u.keepLease()
 	u.show(now)
 	u.settleDrives()
 	if e := u.pending; e != nil {
@@ -172,14 +179,29 @@ func (u *unit) step() bool {
 
 // input gives the next thing to tell the machine. What came from outside goes before the answer to what it asked for: an
 // attempt that was cancelled is not to be counted, and asks are to have their turn before the next entry.
-func (u *unit) input() partitions.Input {
+func (u *unit) input() (partitions.Input, partitions.Tick) {
+	if u.prog.config.Leased {
+		u.run.keeper.Look()
+		if in, at := u.news(); in != nil {
+			return in, at
+		}
+	}
+	in := u.inputOf()
+	return in, u.run.tick()
+}
+
+// inputOf is input for what has nothing to do with the lease.
+func (u *unit) inputOf() partitions.Input {
 	w, waiting := u.inbox.wants()
 	for u.drained && (w == wantActed || w == wantWake) { // nothing may bring it back to life
 		w, waiting = u.inbox.wants()
 	}
 	switch w {
-	case wantDrain, wantCancel:
+	case wantDrain, wantCancel, wantOver:
 		u.drained = true
+		if u.leaving = ErrStopping; w == wantOver {
+			u.leaving = errors.Join(ErrUnavailable, errHandedOver)
+		}
 		return partitions.Drain{Cancel: w == wantCancel}
 	case wantActed:
 		u.acted = true
@@ -190,7 +212,7 @@ func (u *unit) input() partitions.Input {
 		return partitions.Wake{}
 	}
 	if u.drained && waiting {
-		u.refuse(ErrStopping, false)
+		u.refuse(u.leaving, false)
 		waiting = false
 	}
 	if waiting && !u.told {
@@ -217,7 +239,8 @@ func (u *unit) do(e partitions.Effect) {
 	case *partitions.Note:
 		u.note(e)
 	case *partitions.Idle:
-		u.resting = true
+		u.resting, u.told = true, false
+		u.noteRest(e)
 		u.settle(func(d *drive) bool { return d.seq == 0 && !u.drained }, nil)
 		u.settle(func(*drive) bool { return true }, u.restError(e))
 	default:
@@ -231,7 +254,11 @@ func (u *unit) restError(e *partitions.Idle) error {
 	case e.Because != partitions.PhaseIdle:
 		return nil
 	case u.drained:
-		return ErrStopping
+		return u.leaving
+	case e.Held > 0:
+		return u.heldError(e.Held)
+	case e.Unfit:
+		return errors.Join(ErrUnavailable, u.trouble)
 	}
 	return errors.New("the lane ends before that")
 }
@@ -257,8 +284,7 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 		if u.live {
 			u.discard() // it served asks at the gate
 		}
-		got, err := u.run.port.Acquire(u.run.ctx, u.id, e.Floor)
-		return partitions.AcquireDone{Outcome: partitions.OutcomeOf(err), Acquired: got, Err: err}
+		return u.acquire(e)
 	case *partitions.Recover:
 		return u.recover(e)
 	case *partitions.Fetch:
@@ -283,10 +309,29 @@ func (u *unit) carryOut(e partitions.Effect) partitions.Input {
 		return partitions.PassivateDone{}
 	case *partitions.Release:
 		u.passivate() // of what served asks at the gate
-		err := u.run.port.Release(u.run.ctx, partitions.Held{Unit: u.id, Generation: e.Generation}, true)
-		return partitions.ReleaseDone{Outcome: partitions.OutcomeOf(err), Err: err}
+		return u.release(e)
 	}
 	panic("actors: the machine asks for " + e.String() + ", which no unit can do")
+}
+
+func (u *unit) acquire(e *partitions.Acquire) partitions.Input {
+	u.lease.sent = u.run.tick()
+	var got partitions.Acquired
+	err := u.bounded(func(ctx context.Context) (err error) {
+		got, err = u.run.port.Acquire(ctx, u.id, e.Floor)
+		return err
+	})
+	u.forgot = got.Forgot
+	return partitions.AcquireDone{Outcome: partitions.OutcomeOf(err), Acquired: got, Err: err}
+}
+
+// release gives the lease back. It is not renewed meanwhile: that would be refused, and be taken for a loss.
+func (u *unit) release(e *partitions.Release) partitions.Input {
+	u.dropLease()
+	err := u.bounded(func(ctx context.Context) error {
+		return u.run.port.Release(ctx, partitions.Held{Unit: u.id, Generation: e.Generation}, e.IfIdle)
+	})
+	return partitions.ReleaseDone{Outcome: partitions.OutcomeOf(err), Err: err}
 }
 
 func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
@@ -295,7 +340,14 @@ func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
 	if e.Ack {
 		read = u.run.port.Advance
 	}
-	got, err := read(u.run.ctx, held, e.Positions, e.Max)
+	if u.machine.Passed() == 0 {
+		u.revision = u.run.rt.listing.Load().revision
+	}
+	var got partitions.Fetched
+	err := u.bounded(func(ctx context.Context) (err error) {
+		got, err = read(ctx, held, e.Positions, e.Max)
+		return err
+	})
 	if len(got.Entries) > 0 {
 		u.showHead(&got.Entries[0])
 	}
@@ -304,7 +356,10 @@ func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
 
 // write commits what no behavior had a part in.
 func (u *unit) write(c eventstore.Changes) (eventstore.Committed, error) {
-	return u.run.rt.cfg.Store.Begin(u.id.Name).Commit(u.run.ctx, c)
+	u.listed(&c)
+	done, err := u.run.rt.cfg.Store.Begin(u.id.Name).Commit(u.run.ctx, c)
+	u.listsMoved(err)
+	return done, err
 }
 
 // fence names the unit in a commit; where units are not leased the process's own fence is enough.
@@ -334,7 +389,7 @@ func outcomeOf(err error) partitions.Outcome {
 		return partitions.OK
 	case errors.Is(err, eventstore.ErrStale):
 		return partitions.Stale
-	case errors.Is(err, eventstore.ErrCheckpointMoved), errors.Is(err, eventstore.ErrAsideMoved):
+	case errors.Is(err, eventstore.ErrCheckpointMoved), errors.Is(err, eventstore.ErrAsideMoved), errors.Is(err, eventstore.ErrListMoved):
 		return partitions.Moved
 	case errors.Is(err, eventstore.ErrUnknownCommit):
 		return partitions.Unknown
@@ -386,7 +441,7 @@ func (u *unit) note(n *partitions.Note) {
 	}
 	switch n.Kind {
 	case partitions.NoteHalted, partitions.NoteDead, partitions.NoteParked, partitions.NoteResumed: // told where it happened
-	case partitions.NoteSuspect: // told when it is applied
+	case partitions.NoteSuspect, partitions.NoteHeld: // told when it is applied, and when it rests
 	case partitions.NoteUnparked, partitions.NoteReplayed, partitions.NoteAsideFailed:
 		u.noteAside(n)
 	case partitions.NoteRetry:
@@ -403,7 +458,8 @@ func (u *unit) note(n *partitions.Note) {
 		}
 		o.trouble(u.id, n.Kind.String(), why)
 	}
-	if n.Kind == partitions.NoteTrouble || n.Kind == partitions.NoteHeld || n.Kind == partitions.NoteForgot {
+	if n.Kind == partitions.NoteTrouble {
+		u.trouble = why
 		u.unavailable(why)
 	}
 }

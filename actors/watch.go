@@ -24,6 +24,9 @@ func (u *unit) begin(a *attempt) {
 	if a.deadline != 0 {
 		u.look(a.deadline)
 	}
+	if u.prog.config.Leased && a.generation != 0 && !u.stillServing() { // after it is known to be inside: see Lost
+		u.interrupt(a)
+	}
 }
 
 // look has overdue called at a time, unless it will be called before.
@@ -41,6 +44,7 @@ func (u *unit) look(at partitions.Tick) {
 func (u *unit) end(a *attempt) {
 	u.watch.current.Store(nil)
 	a.unblockAll()
+	u.lease.hung.Store(false)
 }
 
 // patience is how long a behavior may ignore the end of its context before that is reported, and its slot given to others.
@@ -53,18 +57,22 @@ func (u *unit) overdue() {
 	u.watch.mu.at = 0
 	u.watch.mu.Unlock()
 	a := u.watch.current.Load()
-	if a == nil || a.deadline == 0 {
+	if a == nil {
 		return
 	}
-	now := u.run.tick()
+	now, ended := u.run.tick(), a.endedAt()
 	switch {
-	case now < a.deadline:
+	case ended == 0 && a.deadline == 0:
+	case ended == 0 && now < a.deadline:
 		u.look(a.deadline)
-	case a.interrupt(ErrTimeout):
+	case ended == 0 && a.interrupt(ErrTimeout):
 		u.look(now.Add(patience))
+	case now < ended.Add(patience):
+		u.look(ended.Add(patience))
 	default:
 		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
 		a.block() // never undone: until it returns
+		u.letLapse()
 		u.look(now.Add(max(patience, u.prog.desc.Timeout)))
 	}
 }
