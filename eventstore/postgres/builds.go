@@ -195,6 +195,9 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 	return found, nil
 }
 
+// farOff is from how many places on an end is far enough away to move there without an event.
+const farOff = 4096
+
 // Barren implements [eventstore.ProjectionBuilds].
 func (s *Store) Barren(ctx context.Context, after eventstore.Position, categories []string) (eventstore.Position, error) {
 	from, err := parsePosition(after)
@@ -204,7 +207,7 @@ func (s *Store) Barren(ctx context.Context, after eventstore.Position, categorie
 	to := after
 	err = s.read(ctx, func(r *readers) error {
 		end, err := horizon(ctx, r)
-		if err != nil || end-from <= scanRun {
+		if err != nil || end-from <= farOff {
 			return err
 		}
 		found, err := placedUpTo(ctx, r, r.storeID, from, end, categories, 1)

@@ -30,8 +30,10 @@ func (c *connection) drop(name string, number int, tables []string) (left, err e
 	if code(left) != lockTimeout && errors.Is(trouble(left), eventstore.ErrTrouble) {
 		return nil, left
 	}
-	if _, err := c.exec(`ROLLBACK TO SAVEPOINT keyhold_drop`); err != nil { // which also brings the timeout back
-		return nil, err
+	for _, statement := range []string{`ROLLBACK TO SAVEPOINT keyhold_drop`, `RELEASE SAVEPOINT keyhold_drop`} { // which also brings the timeout back
+		if _, err := c.exec(statement); err != nil {
+			return nil, err
+		}
 	}
 	list, err := json.Marshal(append([]string{}, tables...))
 	if err != nil {

@@ -145,7 +145,7 @@ func unitState(ctx context.Context, q queryer, storeID string, u event.Unit) (ev
 	s := eventstore.UnitState{Unit: u}
 	if _, err := get(ctx, q, `SELECT coalesce((SELECT kind FROM keyhold_handlers WHERE name = $1), ''),
 		coalesce((SELECT generation FROM keyhold_units WHERE name = $1 AND key = $2), start_generation),
-		(SELECT count(*) FROM (SELECT 1 FROM keyhold_dead WHERE name = $1 AND key = $2 LIMIT 1000)) FROM keyhold_store`,
+		(SELECT count(*) FROM (SELECT 1 FROM keyhold_dead WHERE name = $1 AND key = $2 LIMIT 1000) d) FROM keyhold_store`,
 		[]any{u.Name, u.Key}, &s.Kind, &s.Generation, &s.Dead); err != nil {
 		return s, err
 	}
