@@ -19,6 +19,13 @@ import (
 const childVariable = "KEYHOLD_GUARANTEES_CHILD" // "mode dir life"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == nodeArgument {
+		if err := nodeMain(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "node:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if args := strings.Fields(os.Getenv(childVariable)); len(args) == 3 {
 		life, err := strconv.Atoi(args[2])
 		if err == nil && args[0] == "desk" {

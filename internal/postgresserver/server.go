@@ -106,7 +106,8 @@ func freePort() (int, error) {
 func (s *Server) arguments() (args []string) {
 	settings := []string{"port=" + strconv.Itoa(s.port), "listen_addresses=127.0.0.1", "unix_socket_directories=" + s.home.Dir,
 		"max_connections=200", "shared_buffers=32MB", "jit=off", "logging_collector=off", "log_destination=stderr",
-		"max_wal_size=256MB", "wal_level=replica", "hot_standby=on"}
+		"max_wal_size=256MB", "wal_level=replica", "hot_standby=on",
+		"track_commit_timestamp=on"} // so that a test can see the order of commits
 	if !s.options.Fsync {
 		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}

@@ -1,0 +1,412 @@
+package guarantees
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/memory"
+	"github.com/keyhold/keyhold/internal/proxy"
+	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/inline"
+)
+
+const clientA, clientB = "client-A", "client-B"
+
+// TestADR0028 shows each guarantee of sequential processing by key on two nodes, which share a PostgreSQL and a Redis.
+func TestADR0028(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T)
+	}{
+		{"strict per-key order", strictOrder},
+		{"no concurrent entry for different same-key events", noConcurrentEntry},
+		{"cross-key parallelism preserved", crossKeyParallelism},
+		{"halt on poison is partition-scoped", haltIsScoped},
+		{"crash failover: no loss, order preserved", crashFailover},
+		{"stall failover: the fence holds", stallFailover},
+		{"registration validation fails loud", registrationIsValidated},
+		{"capability gating fails loud", capabilitiesAreGated},
+		{"one partition key per category", oneKeyPerCategory},
+		{"unsafe key values fail loud at record creation", unsafeKeysAreRefused},
+	} {
+		t.Run(c.name, c.test)
+	}
+}
+
+func strictOrder(t *testing.T) {
+	const count = 60
+	f := newFleet(t, settings{})
+	nodes := []*node{nil, nil}
+	nodes[0], nodes[1] = f.two()
+	for i, k := range interleaved(1, count, clientA, clientB) { // each from another node than the one before it
+		f.publish(nodes[i/2%2], 1, k)
+	}
+	for _, client := range []string{clientA, clientB} {
+		f.applied(runnerName, client, count)
+		got, err := f.numbers(runnerName, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(upTo(1, count), got); diff != "" {
+			t.Errorf("%s: applied in another order than published (-published +applied):\n%s", client, diff)
+		}
+	}
+	f.settle(time.Minute, []string{clientA, clientB}, nil)
+}
+
+func noConcurrentEntry(t *testing.T) {
+	const count = 40
+	f := newFleet(t, settings{idle: 20 * time.Millisecond}) // so that keys go from node to node
+	a, b := f.two()
+	clients := clientsOf(8)
+	for n := 1; n <= count; n += 4 {
+		done := make(chan error)
+		for _, from := range []*node{a, b} { // at the same time
+			go func() {
+				done <- from.call(t.Context(), "publish", publication{Tasks: interleaved(n, n+3, clients...), Each: 5}, nil)
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.settle(time.Minute, clients, nil)
+	log, err := f.marks.log(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered := map[string]int{}
+	for _, n := range log {
+		if n.what == "enter" {
+			entered[n.node]++
+		}
+	}
+	if len(entered) != 2 {
+		t.Errorf("the behaviors were all on one node, which shows nothing: %v", entered)
+	}
+	t.Logf("behaviors by node: %v", entered)
+}
+
+func crossKeyParallelism(t *testing.T) {
+	f := newFleet(t, settings{})
+	a, _ := f.two()
+	for _, client := range []string{clientA, clientB} {
+		f.marks.shut(t, gate(client, nil), before)
+	}
+	f.publish(a, 0, interleaved(1, 3, clientA, clientB)...)
+	var windows []map[string]string
+	eventually(t, time.Minute, "both keys are in their behavior at once", func() (bool, error) {
+		windows = nil
+		for _, client := range []string{clientA, clientB} {
+			inside, err := f.marks.inside(t.Context(), runnerOf(client))
+			if err != nil || len(inside) != 1 {
+				return false, err
+			}
+			windows = append(windows, inside)
+		}
+		return true, nil
+	})
+	t.Logf("inside at once: %v", windows)
+	for _, client := range []string{clientA, clientB} {
+		f.marks.open(t, gate(client, nil))
+	}
+	f.settle(time.Minute, []string{clientA, clientB}, nil)
+}
+
+func haltIsScoped(t *testing.T) {
+	f := newFleet(t, settings{})
+	a, b := f.two()
+	all := interleaved(1, 6, clientA, clientB)
+	i := slices.IndexFunc(all, func(k task) bool { return k == task{Client: clientA, Number: 3} })
+	all[i].Poison = true
+	f.publish(a, 1, all...)
+	f.applied(runnerName, clientB, 6)
+	var unit admin.Unit
+	eventually(t, time.Minute, "the key is halted", func() (bool, error) {
+		err := b.call(t.Context(), "unit", runnerOf(clientA), &unit)
+		return unit.Halt != nil, err
+	})
+	f.publish(b, 1, interleaved(7, 12, clientB)...) // other keys flow on, from any node
+	f.publish(b, 1, interleaved(7, 7, clientA)...)
+	f.applied(runnerName, clientB, 12)
+	b.must(t, "unit", runnerOf(clientA), &unit)
+	got, err := f.numbers(runnerName, clientA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{1, 2}, got); diff != "" || unit.Halt == nil || unit.Halt.At.Sequence != 3 || unit.Dead != 0 {
+		t.Errorf("the halted key: applied (-want +got) %s, halt %+v, %d dead letters, want a halt before 3 and none", diff, unit.Halt, unit.Dead)
+	}
+	// A person passes over it, at a node that need not be the one which halted it.
+	for _, n := range []*node{a, b} {
+		err := n.call(t.Context(), "act", admin.ActRequest{Kind: eventstore.ActSkip, Handler: runnerName, Key: clientA, Actor: "test", Reason: "cannot be done"}, nil)
+		if n == a && err != nil {
+			t.Fatal(err)
+		}
+		if n == b && err == nil {
+			t.Error("what was skipped could be skipped again: the next event would be lost")
+		}
+	}
+	f.applied(runnerName, clientA, 6)
+	if got, err = f.numbers(runnerName, clientA); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{1, 2, 4, 5, 6, 7}, got); diff != "" {
+		t.Errorf("after the skip (-want +got): %s", diff)
+	}
+	counts, err := f.marks.counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts["late"]+counts["overlapping"]+counts["backwards"]+counts["skipped"] != 0 {
+		t.Errorf("marks: %v", counts)
+	}
+}
+
+func crashFailover(t *testing.T) {
+	for _, where := range []string{before, inside} {
+		t.Run("killed "+where+" its transaction", func(t *testing.T) {
+			const count = 20
+			f := newFleet(t, settings{})
+			f.two()
+			f.publish(f.any(), 1, interleaved(1, 5, clientA, clientB)...)
+			f.applied(runnerName, clientA, 5)
+			f.marks.shut(t, gate(clientA, nil), where)
+			f.publish(f.any(), 1, interleaved(6, count, clientA, clientB)...)
+			owner := f.owner(runnerOf(clientA))
+			successor := f.other(owner)
+			owner.kill(t)
+			began := time.Now()
+			f.marks.open(t, gate(clientA, nil))
+			f.applied(runnerName, clientA, 6)
+			t.Logf("failover took %v, with leases of %v", time.Since(began), f.settings.ttl)
+			f.applied(runnerName, clientA, count)
+			got, err := f.numbers(runnerName, clientA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(upTo(1, count), got); diff != "" {
+				t.Errorf("across the crash (-published +applied):\n%s", diff)
+			}
+			f.settle(time.Minute, []string{clientA, clientB}, nil)
+			rows, err := f.effects()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range rows {
+				if e.client == clientA && e.number > 5 && e.node != successor.spec.Name {
+					t.Errorf("number %d was applied by %s", e.number, e.node)
+				}
+			}
+		})
+	}
+}
+
+// stallFailover stops the owner of a key in the middle of an event until another node has the key, and lets it go on then: the whole
+// process, or its renewals alone, which leaves a stale owner that is alive and believes in what it does.
+func stallFailover(t *testing.T) {
+	const count = 12
+	for _, c := range []struct {
+		name      string
+		where     string
+		stop, end func(f *fleet, t *testing.T, owner *node)
+	}{
+		{"process frozen before its transaction", before, (*fleet).freezeOwner, (*fleet).thawOwner},
+		{"process frozen inside its transaction", inside, (*fleet).freezeOwner, (*fleet).thawOwner},
+		{"renewals alone", regardless, (*fleet).loseRenewals, (*fleet).findRenewals},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFleet(t, settings{})
+			f.two()
+			f.publish(f.any(), 1, tasks(clientA, 1, 3)...)
+			f.applied(runnerName, clientA, 3)
+			f.marks.shut(t, gate(clientA, nil), c.where)
+			f.publish(f.any(), 1, tasks(clientA, 4, count)...)
+			owner := f.owner(runnerOf(clientA))
+			f.marks.shut(t, gate(clientA, owner), c.where) // it stays where it is, and its successor need not wait
+			f.marks.open(t, gate(clientA, nil))
+
+			c.stop(f, t, owner)
+			began := time.Now()
+			f.applied(runnerName, clientA, 4)
+			t.Logf("failover took %v, with leases of %v", time.Since(began), f.settings.ttl)
+			f.applied(runnerName, clientA, count)
+			f.marks.open(t, gate(clientA, owner))
+			c.end(f, t, owner)
+			eventually(t, time.Minute, "the stale owner has left its event", func() (bool, error) {
+				counts, err := f.marks.counts(t.Context())
+				return counts["leave, overtaken"] > 0, err
+			})
+			f.publish(owner, 1, tasks(clientA, count+1, 2*count)...) // it is of use again
+			f.applied(runnerName, clientA, 2*count)
+			got, err := f.numbers(runnerName, clientA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(upTo(1, 2*count), got); diff != "" {
+				t.Errorf("across the stall (-published +applied):\n%s", diff)
+			}
+			f.settle(time.Minute, []string{clientA}, nil)
+			rows, err := f.effects()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range rows {
+				if 4 <= e.number && e.number <= count && e.node == owner.spec.Name {
+					t.Errorf("the stale owner committed number %d", e.number)
+				}
+			}
+		})
+	}
+}
+
+func (f *fleet) freezeOwner(t *testing.T, owner *node) { f.frozen++; owner.freeze(t) }
+func (f *fleet) thawOwner(t *testing.T, owner *node)   { owner.thaw(t) }
+
+func (f *fleet) loseRenewals(_ *testing.T, owner *node) {
+	f.renewals[owner.spec.Name].Blackhole(proxy.Both)
+}
+
+func (f *fleet) findRenewals(_ *testing.T, owner *node) { f.renewals[owner.spec.Name].Pass() }
+
+// refusedStart has an application refuse to start, and gives what it said.
+func refusedStart(t *testing.T, store eventstore.Store, by transport.Transport, declarations ...keyhold.Declaration) string {
+	t.Helper()
+	app := keyhold.New(keyhold.Config{Name: "bank", Store: store, Transport: by, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	app.Register(declarations...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := app.Start(ctx)
+	if err == nil {
+		app.Stop(ctx)
+		t.Fatal("the application started, want it refused")
+	}
+	return err.Error()
+}
+
+// mentions fails unless a text has all of these.
+func mentions(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q does not mention %q", text, part)
+		}
+	}
+}
+
+func sequentialBy[E any](name, field string) keyhold.Handler[worker] {
+	return keyhold.Handler[worker]{
+		Name: name, Categories: []string{taskCategory}, SequentialBy: field, StartFrom: keyhold.Oldest,
+		New: func(string) worker { return worker{} },
+		On:  keyhold.Behavior[worker]{keyhold.On(func(worker, keyhold.Context, E) error { return nil })},
+	}
+}
+
+func taskCategoryOf[E any](key string) keyhold.Category {
+	return keyhold.Category{Name: taskCategory, Key: key, Events: []keyhold.EventType{keyhold.EventOf[E]()}}
+}
+
+func registrationIsValidated(t *testing.T) {
+	f := newFleet(t, settings{})
+	spec := f.spec("node-1")
+	said := refusedStart(t, spec.store(), spec.transport(), taskCategoryOf[taskWithoutClient](""), sequentialBy[taskWithoutClient]("runner", "client_id"))
+	mentions(t, said, "client_id", "taskWithoutClient", "runner")
+}
+
+// shared is a transport whose groups share the messages of a category among all nodes, whatever their keys.
+type shared struct{ transport.Transport }
+
+func (s shared) Capabilities() transport.Capabilities {
+	return s.Transport.Capabilities() &^ transport.Partitioning &^ transport.Inline
+}
+
+func capabilitiesAreGated(t *testing.T) {
+	f := newFleet(t, settings{})
+	spec := f.spec("node-1")
+	said := refusedStart(t, spec.store(), shared{spec.transport()}, taskCategoryOf[taskAdded](""), sequentialBy[taskAdded]("runner", "client_id"))
+	mentions(t, said, "runner", "partitioning", "client_id")
+
+	var got []int
+	app := keyhold.New(keyhold.Config{Name: "bank", Store: memory.Open(), Transport: inline.New(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	h := sequentialBy[taskAdded]("runner", "client_id")
+	h.On = keyhold.Behavior[worker]{keyhold.On(func(_ worker, _ keyhold.Context, e taskAdded) error { got = append(got, e.Number); return nil })}
+	app.Register(taskCategoryOf[taskAdded](""), h)
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer app.Stop(context.Background())
+	for _, k := range tasks(clientA, 1, 10) {
+		if err := keyhold.Publish(t.Context(), app, k.event()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(upTo(1, 10), got); diff != "" {
+		t.Errorf("inline (-published +applied): %s", diff)
+	}
+}
+
+func oneKeyPerCategory(t *testing.T) {
+	f := newFleet(t, settings{})
+	spec := f.spec("node-1")
+	said := refusedStart(t, spec.store(), spec.transport(), taskCategoryOf[taskAdded](""), sequentialBy[taskAdded]("runner", "client_id"), sequentialBy[taskAdded]("counter", "number"))
+	mentions(t, said, "runner", "counter", "client_id", "number")
+
+	// The other program is a node that runs.
+	f.add("node-1")
+	f.publish(f.any(), 0, tasks(clientA, 1, 1)...)
+	f.applied(runnerName, clientA, 1)
+	other := f.spec("node-2")
+	said = refusedStart(t, other.store(), other.transport(), account, taskCategoryOf[taskAdded]("number"), sequentialBy[taskAdded]("counter", "number"))
+	mentions(t, said, taskCategory, "client_id", "number")
+	f.publish(f.any(), 0, tasks(clientA, 2, 2)...) // the one that runs is not hurt
+	f.settle(time.Minute, []string{clientA}, nil)
+}
+
+func unsafeKeysAreRefused(t *testing.T) {
+	f := newFleet(t, settings{})
+	a, _ := f.two()
+	for _, key := range []string{"", "client:7", "dlq", "backfill", "__partitions__", "__anything__", "a{b}", "line\nbreak", strings.Repeat("x", 256)} {
+		err := a.call(t.Context(), "publish", publication{Key: &key}, nil)
+		if err == nil {
+			t.Errorf("an event with the key %q was taken", key)
+			continue
+		}
+		if _, refused := err.(*refusal); !refused {
+			t.Fatal(err)
+		}
+	}
+	safe := event.LaneRef{Category: taskCategory, Key: "safe"}
+	var tails []event.Sequence
+	a.must(t, "tails", []event.LaneRef{safe}, &tails)
+	rows, err := f.effects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tails[0] != 0 || len(rows) != 0 {
+		t.Errorf("refused units of work left %d events and %d rows behind", tails[0], len(rows))
+	}
+	key := "well"
+	if err := a.call(t.Context(), "publish", publication{Key: &key}, nil); err != nil {
+		t.Errorf("a key that is well was refused: %v", err) // so it was the key
+	}
+	f.applied("caller", "unsafe", 1)
+	f.applied(runnerName, key, 1)
+	if names, err := f.redis.Keys(t.Context(), "*"); err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, fmt.Sprint(taskCategory, ":client")) }) {
+		t.Errorf("streams of refused keys: %v, %v", names, err)
+	}
+}
