@@ -35,6 +35,11 @@ func (c *connection) check(changes *eventstore.Changes) error {
 	if err := c.checkFence(changes.Fence); err != nil {
 		return err
 	}
+	if changes.Listed != 0 {
+		if err := c.checkListed(changes.Listed); err != nil {
+			return err
+		}
+	}
 	for i := range changes.Append {
 		if err := c.checkVersion(&changes.Append[i]); err != nil {
 			return err
@@ -74,6 +79,14 @@ func (c *connection) checkFence(f eventstore.Fence) error {
 	now, err := generation(noContext, c, f.Unit)
 	if err == nil && now != f.Generation {
 		err = eventstore.ErrStale
+	}
+	return err
+}
+
+func (c *connection) checkListed(read uint64) error {
+	now, err := revision(noContext, c)
+	if err == nil && now != read {
+		err = &eventstore.ListMovedError{Read: read, Actual: now}
 	}
 	return err
 }
@@ -188,6 +201,11 @@ func (c *connection) drawAll(changes *eventstore.Changes) ([]drawn, error) {
 			return nil, err
 		}
 		all[i] = drawn{ref: g.Lane, lane: id, next: first}
+		if c.relayed {
+			if err := c.unpublish(g.Lane, id); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return all, nil
 }

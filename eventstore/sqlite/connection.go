@@ -24,6 +24,7 @@ type connection struct {
 	held func() (bool, error)
 	// mostLanes is how many lanes an act on a handler may go through beside others; 0 = as many as is bearable. For tests.
 	mostLanes int
+	relayed   bool // lanes that grow are noted for a relay
 	unclean   bool // the process that had the store before did not stop it
 
 	db         *sql.DB // a pool of one
@@ -111,7 +112,7 @@ func (c *connection) get(query string, args []any, into ...any) (found bool, err
 }
 
 // identify draws this start's generation, from which on every earlier owner is stale.
-func (c *connection) identify() error {
+func (c *connection) identify(relayed bool) error {
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -121,6 +122,9 @@ func (c *connection) identify() error {
 	if err == nil {
 		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0 RETURNING store_id, start_generation`,
 			nil, &c.storeID, &generation)
+	}
+	if err == nil {
+		err = c.relay(relayed)
 	}
 	if err != nil {
 		c.rollback()

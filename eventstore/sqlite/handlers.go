@@ -74,7 +74,7 @@ func (c *connection) bears() int { return cmp.Or(c.mostLanes, 20_000) }
 // the commit: a process that takes the store over has to draw its start generation first, in a transaction that waits for this one.
 func (c *connection) inUse(name string) (bool, error) {
 	var seen, now event.Generation
-	found, err := c.get(`SELECT h.seen, s.start_generation FROM keyhold_store s JOIN keyhold_handlers h WHERE h.name = ?`, []any{name}, &seen, &now)
+	found, err := c.get(`SELECT h.seen, s.start_generation FROM keyhold_store s JOIN keyhold_handlers h WHERE h.name = ? AND h.store_id = ''`, []any{name}, &seen, &now)
 	switch {
 	case err != nil || !found || seen < now:
 		return false, err
@@ -170,6 +170,9 @@ func (c *connection) reset(name string, start eventstore.Start) error {
 	start.Handler = name
 	for _, start.Category = range categories {
 		if err := c.startAt(&start); err != nil {
+			return err
+		}
+		if err := c.lookBehind(name, start.Category); err != nil {
 			return err
 		}
 	}

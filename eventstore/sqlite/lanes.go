@@ -102,7 +102,7 @@ func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, e
 	err = each(noContext, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
 		WHERE l.stream_version IS NULL AND l.held = 0 AND l.time < ?
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
-			WHERE s.category = n.category AND l.sequence > coalesce(p.sequence, 0))
+			WHERE s.category = n.category AND s.own AND l.sequence > coalesce(p.sequence, 0))
 		AND NOT EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 		AND NOT EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)
 		AND (l.void OR l.position <= `+projectionFloor+`)
@@ -123,7 +123,7 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	}
 	var passed event.Sequence
 	if _, err := c.get(`SELECT coalesce(min(coalesce(p.sequence, 0)), 9223372036854775807)
-		FROM keyhold_lanes n JOIN keyhold_subscriptions s ON s.category = n.category LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = n.id
+		FROM keyhold_lanes n JOIN keyhold_subscriptions s ON s.category = n.category AND s.own LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = n.id
 		WHERE n.id = ?`, []any{lane}, &passed); err != nil {
 		return 0, 0, err
 	}
@@ -145,9 +145,13 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	if first, err = c.firstKept(lane); err != nil {
 		return 0, 0, err
 	}
-	// When an emptied record is the first now, it is up to the next purge.
-	_, err = c.exec(`UPDATE keyhold_log SET held = 0 WHERE lane = ? AND sequence = ? AND held = 1`, lane, first)
-	return int(n), first, err
+	return int(n), first, c.releaseFirst(lane, first)
+}
+
+// releaseFirst leaves an emptied record to the next purge, when it is the first of its lane.
+func (c *connection) releaseFirst(lane int64, first event.Sequence) error {
+	_, err := c.exec(`UPDATE keyhold_log SET held = 0 WHERE lane = ? AND sequence = ? AND held = 1`, lane, first)
+	return err
 }
 
 func (c *connection) firstKept(lane int64) (first event.Sequence, err error) {

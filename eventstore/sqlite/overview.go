@@ -64,7 +64,7 @@ func overview(ctx context.Context, q queryer, o *eventstore.Overview) error {
 	for i := range handlers {
 		h := &o.Handlers[i]
 		*h = sums.handler(handlers[i])
-		h.Running = h.Seen == o.StartGeneration && h.Seen > 0
+		h.Running = h.Seen == o.StartGeneration && h.Seen > 0 && h.StoreID == ""
 		at[h.Name] = h
 		if err := countAside(ctx, q, h); err != nil {
 			return err
@@ -96,6 +96,9 @@ func (s sums) handler(h eventstore.Handler) eventstore.HandlerOverview {
 	o := eventstore.HandlerOverview{Handler: h}
 	var moved int64
 	for _, category := range h.Categories {
+		if h.StoreID != "" {
+			break // how far it is, only the other store knows
+		}
 		drawn, passed := s[sumOf{category, ""}], s[sumOf{category, h.Name}]
 		o.Lag += uint64(max(drawn.total-passed.total, 0))
 		moved = max(moved, passed.moved)

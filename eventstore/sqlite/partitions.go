@@ -44,7 +44,7 @@ type subscription struct {
 // subscriptions gives those that a page may be about, in order.
 func subscriptions(ctx context.Context, q queryer, query *eventstore.PartitionQuery) (found []subscription, err error) {
 	after := query.After
-	err = each(ctx, q, `SELECT handler, category FROM keyhold_subscriptions WHERE (handler, category) >= (?1, ?2)
+	err = each(ctx, q, `SELECT handler, category FROM keyhold_subscriptions WHERE (handler, category) >= (?1, ?2) AND own
 		AND (?3 = '' OR handler = ?3) AND (?4 = '' OR category = ?4) ORDER BY handler, category`,
 		[]any{after.Name, after.Lane.Category, query.Name, query.Category}, func(rows *sql.Rows) error {
 			s := subscription{lane: -1}

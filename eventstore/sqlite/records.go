@@ -16,20 +16,28 @@ func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event
 		return nil, err
 	}
 	var found []event.Envelope
-	err := s.read(ctx, func(r *readers) error {
-		return each(ctx, r, `SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
-			WHERE n.category = ? AND n.key = ? AND n.lane = ? AND l.sequence > ? ORDER BY l.sequence LIMIT ?`,
-			[]any{ref.Category, ref.Key, ref.Lane, after, limit}, func(rows *sql.Rows) error {
-				e, void, err := scanEnvelope(rows, r.storeID)
-				if void {
-					e = emptied(e)
-				}
-				found = append(found, e)
-				return err
-			})
+	err := s.read(ctx, func(r *readers) (err error) {
+		found, err = readLane(ctx, r, r.storeID, ref, after, limit)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read lane %s: %w", ref, err)
+	}
+	return found, nil
+}
+
+func readLane(ctx context.Context, q queryer, storeID string, ref event.LaneRef, after event.Sequence, limit int) (found []event.Envelope, err error) {
+	if err := each(ctx, q, `SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
+		WHERE n.category = ? AND n.key = ? AND n.lane = ? AND l.sequence > ? ORDER BY l.sequence LIMIT ?`,
+		[]any{ref.Category, ref.Key, ref.Lane, after, limit}, func(rows *sql.Rows) error {
+			e, void, err := scanEnvelope(rows, storeID)
+			if void {
+				e = emptied(e)
+			}
+			found = append(found, e)
+			return err
+		}); err != nil {
+		return nil, err
 	}
 	for i := range found {
 		if found[i].Sequence != found[0].Sequence+event.Sequence(i) {

@@ -55,12 +55,12 @@ func loadCategories(ctx context.Context, q queryer) (found []eventstore.Category
 }
 
 func loadHandlers(ctx context.Context, q queryer) (found []eventstore.Handler, err error) {
-	err = each(ctx, q, `SELECT name, kind, types, sequential, since, seen,
+	err = each(ctx, q, `SELECT name, kind, types, sequential, since, seen, store_id,
 			(SELECT json_group_array(category ORDER BY ordinal) FROM keyhold_subscriptions WHERE handler = name)
 			FROM keyhold_handlers ORDER BY name`, nil, func(rows *sql.Rows) error {
 		var h eventstore.Handler
 		var ms int64
-		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, list{&h.Categories})
+		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Categories})
 		h.Since = fromMillis(ms)
 		found = append(found, h)
 		return err
@@ -109,11 +109,20 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 		if _, err := c.exec(`UPDATE keyhold_store SET registry_revision = registry_revision + 1`); err != nil {
 			return err
 		}
+		begun, err := c.newTo(saved.Handlers)
+		if err != nil {
+			return err
+		}
 		if err := c.saveRegistry(&saved); err != nil {
 			return err
 		}
 		for i := range starts {
 			if err := c.startAt(&starts[i]); err != nil {
+				return err
+			}
+		}
+		for _, b := range begun {
+			if err := c.lookBehind(b.name, b.category); err != nil {
 				return err
 			}
 		}
@@ -123,6 +132,29 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 		return fmt.Errorf("save registry: %w", err)
 	}
 	return nil
+}
+
+// newTo gives the categories that are new to handlers of this store, where that is told to a relay.
+func (c *connection) newTo(handlers []eventstore.Handler) (begun []subscription, err error) {
+	if !c.relayed {
+		return nil, nil
+	}
+	for i := range handlers {
+		h := &handlers[i]
+		if h.StoreID != "" {
+			continue
+		}
+		for _, category := range h.Categories {
+			known, err := c.get(`SELECT 1 FROM keyhold_subscriptions WHERE category = ? AND handler = ? AND own`, []any{category, h.Name}, new(int))
+			if err != nil {
+				return nil, err
+			}
+			if !known {
+				begun = append(begun, subscription{name: h.Name, category: category})
+			}
+		}
+	}
+	return begun, nil
 }
 
 func (c *connection) saveRegistry(r *eventstore.Registered) error {
@@ -155,15 +187,15 @@ func (c *connection) saveHandler(h *eventstore.Handler) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since, seen) VALUES (?, ?, ?, ?, ?, ?)`,
-		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), c.generation); err != nil {
+	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since, seen, store_id) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), c.generation, h.StoreID); err != nil {
 		return err
 	}
 	if _, err := c.exec(`DELETE FROM keyhold_subscriptions WHERE handler = ?`, h.Name); err != nil {
 		return err
 	}
 	for i, category := range h.Categories {
-		if _, err := c.exec(`INSERT INTO keyhold_subscriptions (category, handler, ordinal) VALUES (?, ?, ?)`, category, h.Name, i); err != nil {
+		if _, err := c.exec(`INSERT INTO keyhold_subscriptions (category, handler, ordinal, own) VALUES (?, ?, ?, ?)`, category, h.Name, i, h.StoreID == ""); err != nil {
 			return err
 		}
 	}

@@ -182,7 +182,7 @@ func (s *Store) openWriter(ctx context.Context, path string, opts eventstore.Sta
 	if err := migrate(ctx, path, &w.connection, known, opts); err != nil {
 		return w, explain(path, err)
 	}
-	if err := w.identify(); err != nil {
+	if err := w.identify(opts.Relayed); err != nil {
 		return w, explain(path, err)
 	}
 	if s.config.Setup == nil {

@@ -226,7 +226,8 @@ func (w *writer) saved(apply func(*connection) error) error {
 func refused(err error) bool {
 	if errors.Is(err, eventstore.ErrVersionConflict) || errors.Is(err, eventstore.ErrCheckpointMoved) ||
 		errors.Is(err, eventstore.ErrStale) || errors.Is(err, eventstore.ErrNotFound) || errors.Is(err, eventstore.ErrAsideMoved) ||
-		errors.Is(err, eventstore.ErrStateMoved) || errors.Is(err, eventstore.ErrInUse) {
+		errors.Is(err, eventstore.ErrStateMoved) || errors.Is(err, eventstore.ErrInUse) ||
+		errors.Is(err, eventstore.ErrListMoved) || errors.Is(err, eventstore.ErrNotRelayed) {
 		return true
 	}
 	_, halt := errors.AsType[*eventstore.HaltMovedError](err)
