@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -18,7 +19,7 @@ func (c *connection) actOnHandler(a *eventstore.Act, done *eventstore.ActRecord)
 	if err != nil {
 		return err
 	}
-	inUse, err := c.get(`SELECT FROM keyhold_seen WHERE name = $1 AND generation = ANY($2) LIMIT 1`, []any{a.Unit.Name, generations(alive)})
+	inUse, err := c.get(`SELECT FROM keyhold_seen s JOIN keyhold_handlers h ON h.name = s.name AND h.store_id = '' WHERE s.name = $1 AND s.generation = ANY($2) LIMIT 1`, []any{a.Unit.Name, generations(alive)})
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,20 @@ func (c *connection) reset(name string, start eventstore.Start) error {
 		if err := c.startAt(&start); err != nil {
 			return err
 		}
+		if err := c.lookBehind(name, start.Category); err != nil {
+			return err
+		}
 	}
 	return c.resum(name)
+}
+
+// lookBehind has the relay look now at the lanes of a category that a handler has not passed, where the store is started for one or was so last.
+func (c *connection) lookBehind(name, category string) error {
+	_, err := c.exec(`INSERT INTO keyhold_looks AS k (lane, part, due, gap, retire) SELECT n.id, n.part, $3, 0, FALSE
+		FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = $1 AND c.lane = n.id
+		WHERE n.category = $2 AND n.last > coalesce(c.sequence, 0) AND (SELECT relayed FROM keyhold_store) ORDER BY n.id
+		ON CONFLICT (lane) DO UPDATE SET due = excluded.due, gap = 0, retire = FALSE WHERE k.retire OR excluded.due < k.due`, name, category, millis(time.Now()))
+	return err
 }
 
 // run runs statements that have the same arguments.

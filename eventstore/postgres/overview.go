@@ -72,6 +72,7 @@ func overview(ctx context.Context, q queryer, o *eventstore.Overview, alive []st
 		if len(alive) == 0 {
 			h.Running = h.Seen == o.StartGeneration && h.Seen > 0
 		}
+		h.Running = h.Running && h.StoreID == ""
 		at[h.Name] = h
 		if err := countAside(ctx, q, h); err != nil {
 			return err
@@ -99,12 +100,6 @@ func generations(starts []start) []int64 {
 	return all
 }
 
-// saw notes that the process of this start handles what has that name.
-func (c *connection) saw(name string) error {
-	_, err := c.exec(`INSERT INTO keyhold_seen (name, generation) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, int64(c.generation))
-	return err
-}
-
 // sumOf names a sum of keyhold_counts.
 type sumOf struct{ category, name string }
 
@@ -128,6 +123,9 @@ func (s sums) handler(h eventstore.Handler) eventstore.HandlerOverview {
 	o := eventstore.HandlerOverview{Handler: h}
 	var moved int64
 	for _, category := range h.Categories {
+		if h.StoreID != "" {
+			break // how far it is, only the other store knows
+		}
 		drawn, passed := s[sumOf{category, ""}], s[sumOf{category, h.Name}]
 		o.Lag += uint64(max(drawn.total-passed.total, 0))
 		moved = max(moved, passed.moved)

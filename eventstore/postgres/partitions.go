@@ -44,6 +44,7 @@ type subscription struct {
 func subscriptions(ctx context.Context, q queryer, query *eventstore.PartitionQuery) (found []subscription, err error) {
 	after := query.After
 	err = each(ctx, q, `SELECT handler, category FROM keyhold_subscriptions WHERE (handler, category) >= ($1, $2)
+		AND NOT EXISTS (SELECT 1 FROM keyhold_handlers h WHERE h.name = handler AND h.store_id <> '') -- which keeps its checkpoints elsewhere
 		AND ($3 = '' OR handler = $3) AND ($4 = '' OR category = $4) ORDER BY handler, category`,
 		[]any{after.Name, after.Lane.Category, query.Name, query.Category}, func(r rows) error {
 			s := subscription{lane: -1}
