@@ -29,12 +29,13 @@ func (t *Transport) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Start listens for wakes and watches for a loss of memory. It connects if that was not done.
+// Start listens for wakes and watches for a loss of memory. It connects if that was not done. A server that cannot be reached at the moment is no
+// reason to fail: attempts go on.
 func (t *Transport) Start(ctx context.Context, node transport.Node) error {
 	if err := t.Connect(ctx); err != nil {
 		return err
 	}
-	w := &watch{t: t, c: t.conn.Load(), node: node, channels: make(map[string]string)}
+	w := &watch{t: t, c: t.conn.Load(), node: node, channels: make(map[string]string), tried: make(chan struct{})}
 	for _, name := range w.listeners() {
 		channel, err := w.c.name(event.NameWake, name)
 		if err != nil {
@@ -52,7 +53,13 @@ func (t *Transport) Start(ctx context.Context, node transport.Node) error {
 	t.births.listen(forgot)
 	t.watching.Go(w.hear)
 	t.watching.Go(w.look)
-	return nil
+	select {
+	case <-w.tried:
+		return nil
+	case <-ctx.Done():
+		t.births.listen(nil)
+		return errors.Join(fmt.Errorf("start redis transport: %w", context.Cause(ctx)), t.watching.Stop(context.WithoutCancel(ctx)))
+	}
 }
 
 // Stop ends both, waits for calls that are under way, and disconnects.

@@ -64,19 +64,20 @@ func newPort(t *Transport, c *connection) *port {
 	return p
 }
 
-// Port is how units are leased and read; nil unless connected.
+// Port is how units are leased and read. It belongs to the connection: ask for it after each Connect.
 func (t *Transport) Port() partitions.Port {
 	c := t.conn.Load()
 	if c == nil {
-		return nil
+		return unconnected{t}
 	}
 	return c.port
 }
 
 // Traits say that units are leased.
-func (p *port) Traits() partitions.Traits {
-	cfg := &p.t.cfg
-	return partitions.Traits{Leased: true, TTL: cfg.TTL, Heartbeat: cfg.Heartbeat, Margin: cfg.Margin}
+func (p *port) Traits() partitions.Traits { return p.t.cfg.traits() }
+
+func (c *Config) traits() partitions.Traits {
+	return partitions.Traits{Leased: true, TTL: c.TTL, Heartbeat: c.Heartbeat, Margin: c.Margin}
 }
 
 // tenure gives what is known of a unit at a generation, or begins anew: whether it is held is for the script to say.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -23,6 +24,8 @@ type watch struct {
 	c        *connection
 	node     transport.Node
 	channels map[string]string // subscribers, and what stands for parts, by wake channel
+	tried    chan struct{}     // closed when it listens, or could not at the first attempt
+	settle   sync.Once
 
 	deaf   bool            // the last attempt to listen went wrong, which was reported
 	blind  bool            // likewise the last look
@@ -61,6 +64,7 @@ func (w *watch) report(err error) {
 // hear listens for wakes until ctx is done. Whatever was lost between two connections is found by a scan, which the node is asked for each time that
 // listening begins.
 func (w *watch) hear(ctx context.Context) {
+	defer w.settled()
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
 		began, err := w.listen(ctx)
@@ -70,6 +74,7 @@ func (w *watch) hear(ctx context.Context) {
 		if began {
 			pause = 0
 		}
+		w.settled()
 		if !w.deaf {
 			w.report(fmt.Errorf("listen for wakes: %w; work is found by scans until that is over", err))
 		}
@@ -80,6 +85,8 @@ func (w *watch) hear(ctx context.Context) {
 		}
 	}
 }
+
+func (w *watch) settled() { w.settle.Do(func() { close(w.tried) }) }
 
 // sleep reports false when ctx was done first.
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -147,6 +154,7 @@ func (w *watch) begin(ctx context.Context) {
 	if w.node.Rescan != nil {
 		w.node.Rescan()
 	}
+	w.settled()
 	w.t.signals.listening.Send(struct{}{})
 }
 

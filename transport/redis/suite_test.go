@@ -1,0 +1,85 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/memory"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/transport/brokertest"
+)
+
+const testAhead = 50
+
+func TestBroker(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
+		w := newScene(t, redisserver.Options{})
+		h := w.harness(t, store, id)
+		h.Fill = func(t *testing.T, full bool) { w.fill(t, full) }
+		return h
+	})
+}
+
+func TestBrokerOnCluster(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
+		return newClusterScene(t).harness(t, store, id)
+	})
+}
+
+// fill sets maxmemory to what is used, or lifts it.
+func (w *scene) fill(t *testing.T, full bool) {
+	t.Helper()
+	limit := "0"
+	if full {
+		limit = "1mb"
+	}
+	w.do(t, "CONFIG", "SET", "maxmemory", limit)
+}
+
+func (w *scene) harness(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
+	w.cfg.MaxAhead = testAhead
+	return brokertest.Harness{
+		Broker: w.node(t, id.StoreID, store),
+		Other:  func(t *testing.T) brokertest.Leasing { return w.node(t, id.StoreID, store) },
+		Foreign: func(t *testing.T, id string) brokertest.Leasing {
+			theirs := memory.Open()
+			if _, err := theirs.Start(t.Context(), eventstore.StartOptions{Node: "theirs"}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = theirs.Stop(t.Context()) })
+			return w.node(t, id, theirs)
+		},
+		Pass:     func(t *testing.T, d time.Duration) { w.pass(t, d) },
+		Forget:   func(t *testing.T) { w.forget(t) },
+		Delete:   func(t *testing.T, lane event.LaneRef) { w.do(t, "DEL", w.stream(t, lane)) },
+		LoseTail: func(t *testing.T, lane event.LaneRef, n int) { w.loseTail(t, lane, n) },
+		MaxAhead: testAhead,
+	}
+}
+
+// loseTail makes a lane as it is on a replica that lacks the last n appends: stream, groups and newest string alike.
+func (w *scene) loseTail(t *testing.T, lane event.LaneRef, n int) {
+	t.Helper()
+	stream := w.stream(t, lane)
+	all := w.do(t, "XRANGE", stream, "-", "+").([]any)
+	groups, _ := w.do(t, "XINFO", "GROUPS", stream).([]any)
+	w.do(t, "DEL", stream)
+	newest := stream + ":__newest__"
+	if lane.Lane == event.Backfill {
+		newest = stream[:len(stream)-len("backfill")] + "__newest_backfill__"
+	}
+	w.do(t, "DEL", newest)
+	for _, entry := range all[:max(0, len(all)-n)] {
+		args := append([]any{stream, entry.([]any)[0]}, entry.([]any)[1].([]any)...)
+		w.do(t, "XADD", args...)
+	}
+	for _, g := range groups {
+		if len(all) > n {
+			w.do(t, "XGROUP", "CREATE", stream, g.([]any)[1], "0")
+		}
+	}
+}
