@@ -17,17 +17,17 @@ import (
 func (p *port) releaseApart(ctx context.Context, h partitions.Held, t *tenure) error {
 	if len(t.lanes) == 0 {
 		busy, err := p.busyCommand(ctx, t, "sismember")
-		if err == nil && busy {
-			err = partitions.ErrBusy
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("release %s: %w", h.Unit, err)
+		case busy:
+			return p.release(ctx, h, t, releaseBusy)
 		}
-		return p.release(ctx, h, t, true)
+		return p.release(ctx, h, t, releaseIfIdle)
 	}
 	removed, err := p.unmark(ctx, t)
 	if err == nil {
-		err = p.release(ctx, h, t, true)
+		err = p.release(ctx, h, t, releaseIfIdle)
 	}
 	if err != nil && removed {
 		return errors.Join(err, p.remark(ctx, t))

@@ -148,9 +148,13 @@ func (p *port) Renew(ctx context.Context, held []partitions.Held) []error {
 }
 
 // releasing is what a release asks.
-type releasing struct {
-	idle bool
-}
+type releasing int
+
+const (
+	releaseAnyway releasing = iota
+	releaseIfIdle
+	releaseBusy // nothing but whether the unit is held
+)
 
 // Release gives the lease back.
 func (p *port) Release(ctx context.Context, h partitions.Held, ifIdle bool) error {
@@ -161,11 +165,11 @@ func (p *port) Release(ctx context.Context, h partitions.Held, ifIdle bool) erro
 	if ifIdle && p.c.servers.cluster {
 		return p.releaseApart(ctx, h, t)
 	}
-	return p.release(ctx, h, t, ifIdle)
+	return p.release(ctx, h, t, releasing(flag(ifIdle)))
 }
 
-func (p *port) release(ctx context.Context, h partitions.Held, t *tenure, ifIdle bool) error {
-	answer, err := p.ask(ctx, &p.lines(t).release, &kindRelease, t, releasing{idle: ifIdle})
+func (p *port) release(ctx context.Context, h partitions.Held, t *tenure, how releasing) error {
+	answer, err := p.ask(ctx, &p.lines(t).release, &kindRelease, t, how)
 	if err != nil {
 		return fmt.Errorf("release %s: %w", h.Unit, err)
 	}
@@ -186,7 +190,7 @@ func packRelease(p *port, c *call, requests []*request) {
 	for _, r := range requests {
 		t := r.tenure
 		c.keys = append(c.keys, t.lease, t.counter)
-		c.args = append(c.args, t.holder, t.generation.String(), t.unit.Name, t.unit.Key, flag(r.asked.(releasing).idle), flag(!p.c.servers.cluster), len(t.lanes))
+		c.args = append(c.args, t.holder, t.generation.String(), t.unit.Name, t.unit.Key, int(r.asked.(releasing)), flag(!p.c.servers.cluster), len(t.lanes))
 		if !p.c.servers.cluster {
 			c.keys = append(c.keys, t.busy)
 		}

@@ -4,8 +4,8 @@
 -- A consumer that owns nothing goes. A release that was carried out already is carried out.
 --
 -- KEYS    for each unit: its lease, its generation key, the set of busy keys (if the unit has B = 1), the streams of its lanes
--- ARGV    1: how long, in milliseconds, the generation is kept; then for each unit: holder (owner:generation), generation, group, key, idle (1 or 0), B (1: the set is
---         in this slot, or 0), number of streams, and for each stream the sequence up to which it was read and acknowledged
+-- ARGV    1: how long, in milliseconds, the generation is kept; then for each unit: holder (owner:generation), generation, group, key, idle (1 or 0; 2: it is known to be
+--         busy, and only the fence is to be asked), B (1: the set is in this slot, or 0), number of streams, and for each stream the sequence up to which it was read and acknowledged
 -- Result  for each unit: {'ok'}, {'fenced'}, {'busy'}, {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units and streams, log of the length of a stream)
@@ -35,6 +35,9 @@ local function give(u)
       return {'ok'}
     end
     return {'fenced'}
+  end
+  if u.idle == '2' then
+    return {'busy'}
   end
   if u.idle == '1' then
     if #u.streams == 0 and u.busy and redis.call('SISMEMBER', u.busy, u.key) == 1 then

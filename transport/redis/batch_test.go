@@ -1,0 +1,164 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/proxy"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// TestUnitsShareCalls: what comes while a call is under way goes together with the next.
+func TestUnitsShareCalls(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Run(t, redisserver.Options{})
+	w, _ := newWorld(t, server, Config{})
+	through := proxy.Run(t, server.Addr())
+	cfg := w.cfg
+	cfg.URL = "redis://" + through.Addr()
+	node := w.nodeAt(cfg)
+	const units = 200
+	line := &node.conn.Load().servers.of("").lines.acquire
+	before := calls(t, server)
+	through.Stall(proxy.ToServer)
+	held := make([]partitions.Held, units)
+	var all sync.WaitGroup
+	for i := range held {
+		all.Go(func() {
+			u := event.Unit{Name: "shipping", Key: strconv.Itoa(i)}
+			got, err := node.Port().Acquire(t.Context(), u, 0)
+			if err != nil || !got.Granted {
+				t.Errorf("%s: %+v, %v", u, got, err)
+			}
+			held[i] = partitions.Held{Unit: u, Generation: got.Generation}
+		})
+	}
+	line.waitFor(t, units-1)
+	through.Pass()
+	all.Wait()
+	if n := calls(t, server) - before; n > int64(1+1+(units+kindAcquire.most-1)/kindAcquire.most) {
+		t.Errorf("%d units took %d calls", units, n)
+	}
+	for _, err := range node.Port().Renew(t.Context(), held) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// waitFor returns when n requests wait.
+func (l *line) waitFor(t *testing.T, n int) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		l.mu.Lock()
+		waiting := len(l.mu.waiting)
+		l.mu.Unlock()
+		if waiting >= n {
+			return
+		}
+	}
+}
+
+// TestWhoeverGivesUpBeforeItIsSentIsNotUnknown: and is never sent.
+func TestWhoeverGivesUpBeforeItIsSentIsNotUnknown(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Run(t, redisserver.Options{})
+	w, _ := newWorld(t, server, Config{})
+	through := proxy.Run(t, server.Addr())
+	cfg := w.cfg
+	cfg.URL = "redis://" + through.Addr()
+	node := w.nodeAt(cfg)
+	through.Stall(proxy.ToServer)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	acquire := func(key string, into chan error) {
+		_, err := node.Port().Acquire(ctx, event.Unit{Name: "shipping", Key: key}, 0)
+		into <- err
+	}
+	var all sync.WaitGroup
+	line := &node.conn.Load().servers.of("").lines.acquire
+	all.Go(func() { acquire("sent", first) })
+	line.waitForFlight(t)
+	all.Go(func() { acquire("waiting", second) })
+	line.waitFor(t, 1)
+	cancel()
+	all.Wait()
+	if err := <-first; !errors.Is(err, partitions.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("sent: %v", err)
+	}
+	if err := <-second; errors.Is(err, partitions.ErrUnknown) || !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting: %v", err)
+	}
+	through.Pass()
+	w.acquire(node, shipping) // after all that waited
+	if w.do("exists", w.lease(event.Unit{Name: "shipping", Key: "sent"})) != int64(1) {
+		t.Error("the one that was sent was not carried out")
+	}
+	if w.do("exists", w.lease(event.Unit{Name: "shipping", Key: "waiting"})) != int64(0) {
+		t.Error("the one that was given up was sent")
+	}
+}
+
+// waitForFlight returns when a call is under way and nobody waits.
+func (l *line) waitForFlight(t *testing.T) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		l.mu.Lock()
+		flying := l.mu.flying > 0 && len(l.mu.waiting) == 0
+		l.mu.Unlock()
+		if flying {
+			return
+		}
+	}
+}
+
+// TestStoppedPortAnswers: whoever asks a port whose transport was stopped.
+func TestStoppedPortAnswers(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	port := node.Port()
+	h := w.acquire(node, shipping)
+	if err := node.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := port.Fetch(t.Context(), h, []event.Position{place(orders, 0)}, 1)
+	if !errors.Is(err, errNotConnected) || errors.Is(err, partitions.ErrUnknown) {
+		t.Errorf("fetch: %v", err)
+	}
+	if err := port.Renew(t.Context(), []partitions.Held{h})[0]; err == nil || errors.Is(err, partitions.ErrUnknown) {
+		t.Errorf("renew: %v", err)
+	}
+}
+
+// TestRenewalsShareNothingWithWork: defect P11; the work's connections hang, all of them, and many units wait.
+func TestRenewalsShareNothingWithWork(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Run(t, redisserver.Options{})
+	w, _ := newWorld(t, server, Config{})
+	through := proxy.Run(t, server.Addr())
+	cfg := w.cfg
+	cfg.PoolSize = 1
+	cfg.Dial = dialing(through.Addr())
+	cfg.DialRenewals = dialing(server.Addr())
+	node := w.nodeAt(cfg)
+	h := w.acquire(node, shipping)
+	through.Stall(proxy.Both)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() { _, _ = node.Port().Acquire(ctx, event.Unit{Name: "shipping", Key: fmt.Sprint(i)}, 0) })
+	}
+	node.conn.Load().servers.of("").lines.acquire.waitFor(t, 40)
+	if err := node.Port().Renew(t.Context(), []partitions.Held{h})[0]; err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	cancel()
+	all.Wait()
+	through.Pass()
+}

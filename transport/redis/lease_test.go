@@ -1,0 +1,311 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+func TestFreshRedisGrantsNothingForOneTTL(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	w.forget()
+	for _, floor := range []event.Generation{0, 5} { // units that were never raised, too: an earlier grant may be on its way
+		got, err := node.Port().Acquire(t.Context(), shipping, floor)
+		if diff := cmp.Diff(partitions.Acquired{Forgot: true}, got); diff != "" || err != nil {
+			t.Errorf("floor %d: %v\n%s", floor, err, diff)
+		}
+	}
+	w.pass(w.traits().TTL - time.Second)
+	if got, err := node.Port().Acquire(t.Context(), shipping, 0); err != nil || !got.Forgot {
+		t.Errorf("after almost one TTL: %+v, %v", got, err)
+	}
+	w.pass(2 * time.Second)
+	w.acquire(node, shipping)
+}
+
+// TestAcquireSentBeforeALossIsRefused: it reaches a server that lost everything since, and that another node had begin anew, or nobody.
+func TestAcquireSentBeforeALossIsRefused(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	c := node.conn.Load()
+	tenure, err := c.port.newTenure(partitions.Held{Unit: shipping})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := &call{script: scriptAcquire}
+	packAcquire(c.port, sent, []*request{{tenure: tenure, asked: event.Generation(0)}})
+	run := func() []any {
+		reply, err := c.servers.run(t.Context(), onWork, sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.([]any)
+	}
+	w.forget()
+	if diff := cmp.Diff([]any{"forgot", int64(-1)}, run()); diff != "" {
+		t.Errorf("nobody noticed: %s", diff)
+	}
+	if err := node.checkBirth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(); got[0] != "forgot" || got[1].(int64) <= 0 {
+		t.Errorf("born anew: %v", got)
+	}
+	if keys := w.keys(); len(keys) != 1 {
+		t.Errorf("it left %v", keys)
+	}
+}
+
+func TestBirthOfAnotherServerOrOfTheFutureCountsAsForgotten(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	birth := node.conn.Load().birthKey(node.conn.Load().servers.of(""))
+	was := w.do("get", birth).(string)
+	id, _, _ := strings.Cut(was, " ")
+	for _, other := range []string{strings.Repeat("0", 40) + " 1 x", fmt.Sprintf("%s %d x", id, time.Now().Add(time.Hour).UnixMilli()), "nonsense"} {
+		w.do("set", birth, other)
+		if got, err := node.Port().Acquire(t.Context(), shipping, 0); err != nil || !got.Forgot {
+			t.Errorf("%q: %+v, %v", other, got, err)
+		}
+		if now := w.do("get", birth).(string); now == other {
+			t.Errorf("%q: is still there, so nothing would ever be granted", other)
+		}
+	}
+}
+
+func TestUncleanIsWhatAnotherOwnerDidNotRelease(t *testing.T) {
+	t.Parallel()
+	w, a := setup(t)
+	b := w.node()
+	unclean := func(node *Transport) bool {
+		t.Helper()
+		got, err := node.Port().Acquire(t.Context(), shipping, 0)
+		if err != nil || !got.Granted {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		return got.Unclean
+	}
+	if unclean(a) {
+		t.Error("nobody had it before")
+	}
+	if unclean(a) {
+		t.Error("its own lease was superseded")
+	}
+	w.pass(w.traits().TTL)
+	if unclean(a) {
+		t.Error("its own lease lapsed: it has not died of it")
+	}
+	w.pass(w.traits().TTL)
+	if !unclean(b) {
+		t.Error("another's lapsed: want unclean")
+	}
+	w.release(b, partitions.Held{Unit: shipping, Generation: 4}, false)
+	if unclean(a) {
+		t.Error("released")
+	}
+}
+
+// TestGenerationOutlivesItsRelease: and is kept no longer than RetireAfter then; defect P16: generation keys are kept for ever.
+func TestGenerationOutlivesItsRelease(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	h := w.acquire(node, shipping)
+	if ttl := w.client.PTTL(t.Context(), w.counter(shipping)).Val(); ttl >= 0 {
+		t.Errorf("while it is held it expires in %v", ttl)
+	}
+	w.release(node, h, true)
+	if ttl := w.client.PTTL(t.Context(), w.counter(shipping)).Val(); ttl <= time.Hour-time.Minute || ttl > time.Hour {
+		t.Errorf("expires in %v, want about an hour", ttl)
+	}
+	if got := w.acquire(node, shipping); got.Generation != h.Generation+1 {
+		t.Errorf("granted %d after %d", got.Generation, h.Generation)
+	}
+}
+
+func TestGenerationGoesAboveALeaseWhoseCounterIsGone(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	w.acquire(node, shipping)
+	first := w.acquire(node, shipping)
+	w.do("del", w.counter(shipping))
+	if got := w.acquire(node, shipping); got.Generation <= first.Generation {
+		t.Errorf("granted %d after %d", got.Generation, first.Generation)
+	}
+}
+
+func TestReleaseTwiceIsReleaseOnce(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	h := w.acquire(node, shipping)
+	w.release(node, h, false)
+	w.release(node, h, false) // the reply to the first one may have been lost
+	w.release(node, h, true)
+	w.acquire(w.node(), shipping)
+	if err := node.Port().Release(t.Context(), h, false); !errors.Is(err, partitions.ErrFenced) {
+		t.Errorf("another has it: %v", err)
+	}
+}
+
+// TestStaleOwnerChangesNothing: every script that mutates checks the owner first; defect P2 (a stalled owner that resumes steals the head of the new one), and
+// P7 for groups.
+func TestStaleOwnerChangesNothing(t *testing.T) {
+	t.Parallel()
+	w, a := setup(t)
+	w.publish(orders, 5, "shipping")
+	stale := w.acquire(a, shipping)
+	w.fetch(a, stale, 2, place(orders, 0), place(late, 0))
+	b := w.node()
+	w.pass(w.traits().TTL)
+	mine := w.acquire(b, shipping)
+	if got := w.fetch(b, mine, 2, place(orders, 0), place(late, 0)); sequences(got.Entries) != run(orders, 1, 2) {
+		t.Errorf("the new owner reads %s", sequences(got.Entries))
+	}
+	w.add(late, []event.Envelope{{Category: "order", Key: "k-1", Lane: event.Backfill, Sequence: 1}})
+	before := w.snapshot()
+	for name, act := range map[string]func() error{
+		"renew":           func() error { return a.Port().Renew(t.Context(), []partitions.Held{stale})[0] },
+		"release":         func() error { return a.Port().Release(t.Context(), stale, false) },
+		"release if idle": func() error { return a.Port().Release(t.Context(), stale, true) },
+		"fetch": func() error {
+			_, err := a.Port().Fetch(t.Context(), stale, []event.Position{place(orders, 2), place(late, 0)}, 1)
+			return err
+		},
+		"advance": func() error {
+			_, err := a.Port().Advance(t.Context(), stale, []event.Position{place(orders, 2), place(late, 0)}, 1)
+			return err
+		},
+		"advance over everything": func() error {
+			_, err := a.Port().Advance(t.Context(), stale, []event.Position{place(orders, 5), place(late, 1)}, 1)
+			return err
+		},
+	} {
+		if err := act(); !errors.Is(err, partitions.ErrFenced) {
+			t.Errorf("%s: got %v, want ErrFenced", name, err)
+		}
+		if diff := cmp.Diff(before, w.snapshot()); diff != "" {
+			t.Errorf("%s changed something:\n%s", name, diff)
+		}
+	}
+}
+
+// snapshot is everything of the world that an owner may change.
+func (w *world) snapshot() map[string]string {
+	w.Helper()
+	all := make(map[string]string)
+	for _, key := range w.keys() {
+		switch kind := w.do("type", key); kind {
+		case "string":
+			all[key] = w.do("get", key).(string)
+		case "set":
+			all[key] = fmt.Sprint(w.do("smembers", key))
+		case "stream":
+			all[key] = fmt.Sprint(w.do("xrange", key, "-", "+"))
+			for _, g := range w.client.XInfoGroups(w.Context(), key).Val() {
+				all[key+" "+g.Name] = fmt.Sprint(g.LastDeliveredID, w.do("xpending", key, g.Name), g.Consumers)
+			}
+		}
+	}
+	return all
+}
+
+// TestOneUnitsErrorFailsNoOther: units that are asked for in one call; defects P11 (one exception ends the pass) and E8.
+func TestOneUnitsErrorFailsNoOther(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	p := node.conn.Load().port
+	units := make([]*request, 3)
+	held := make([]partitions.Held, 3)
+	for i := range units {
+		u := event.Unit{Name: "shipping", Key: fmt.Sprintf("u-%d", i)}
+		w.publish(event.LaneRef{Category: "order", Key: u.Key}, 2, "shipping")
+		held[i] = w.acquire(node, u)
+	}
+	bad := w.stream(event.LaneRef{Category: "order", Key: "u-1"})
+	w.do("del", bad)
+	w.do("set", bad, "somebody else's")
+	for i := range units {
+		tenure, err := p.tenure(held[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reading{above: []event.Position{place(event.LaneRef{Category: "order", Key: held[i].Unit.Key}, 0)}, most: 5}
+		if err := p.plan(tenure, r); err != nil {
+			t.Fatal(err)
+		}
+		units[i] = &request{tenure: tenure, asked: r, done: make(chan struct{})}
+	}
+	p.call(t.Context(), &kindRead, units)
+	for i, r := range units {
+		if i == 1 {
+			if r.err == nil || !strings.Contains(r.err.Error(), "WRONGTYPE") || !strings.Contains(r.err.Error(), "shipping/u-1") {
+				t.Errorf("the bad one: %v", r.err)
+			}
+			continue
+		}
+		_, _, entries, err := r.asked.(*reading).parse(r.answer)
+		if r.err != nil || err != nil || len(entries[0]) != 2 {
+			t.Errorf("unit %d: %v, %v, %v", i, r.answer, r.err, err)
+		}
+	}
+	w.do("del", w.counter(held[1].Unit))
+	w.do("lpush", w.counter(held[1].Unit), "x")
+	for i := range units {
+		tenure, err := p.newTenure(partitions.Held{Unit: held[i].Unit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		units[i] = &request{tenure: tenure, asked: event.Generation(0), done: make(chan struct{})}
+	}
+	p.call(t.Context(), &kindAcquire, units)
+	for i, r := range units {
+		if bad := i == 1; bad != (r.err != nil) {
+			t.Errorf("acquire of unit %d: %v", i, r.err)
+		}
+	}
+}
+
+func TestManyLeasesAreRenewedEachForItself(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	held := make([]partitions.Held, 2*renewals+7)
+	for i := range held {
+		held[i] = partitions.Held{Unit: event.Unit{Name: "shipping", Key: fmt.Sprintf("u-%d", i)}, Generation: 1}
+		if i%3 > 0 {
+			w.do("set", w.lease(held[i].Unit), node.OwnerID()+":1", "px", 1000)
+		}
+	}
+	for i, err := range node.Port().Renew(t.Context(), held) {
+		if i%3 == 0 && !errors.Is(err, partitions.ErrFenced) || i%3 > 0 && err != nil {
+			t.Fatalf("lease %d: %v", i, err)
+		}
+	}
+	if ttl := w.client.PTTL(t.Context(), w.lease(held[len(held)-1].Unit)).Val(); ttl < 10*time.Second {
+		t.Errorf("the last one ends in %v", ttl)
+	}
+}
+
+func TestUnitsThatNobodyAsksForAnyMoreAreForgotten(t *testing.T) {
+	t.Parallel()
+	w, node := newWorld(t, sharedRedis(t, false), Config{TTL: 200 * time.Millisecond, Timeout: 150 * time.Millisecond})
+	p := node.conn.Load().port
+	for i := range 3000 {
+		tenure, err := p.newTenure(partitions.Held{Unit: event.Unit{Name: "shipping", Key: fmt.Sprint(i)}, Generation: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.begin(tenure)
+		tenure.proven.Add(-int64(time.Second))
+	}
+	if n := len(p.mu.tenures); n > 1100 {
+		t.Errorf("%d units are remembered", n)
+	}
+	_ = w
+}
