@@ -44,6 +44,7 @@ type settings struct {
 	ownPostgres bool // one that may be broken
 	redis       redisserver.Options
 	newer       bool
+	local       bool // one node, without a broker
 }
 
 // newFleet prepares servers; nodes are added by [fleet.add]. Where a server's program is missing the test is skipped, or fails in CI.
@@ -73,10 +74,14 @@ func (f *fleet) spec(name string) nodeSpec {
 	if f.renewals[name] == nil {
 		f.renewals[name] = proxy.Run(f.t, f.front.Addr())
 	}
-	return nodeSpec{
+	spec := nodeSpec{
 		Name: name, Postgres: f.database, Redis: f.front.Addr(), Renewals: f.renewals[name].Addr(), Marks: f.marks.client.Options().Addr, Acks: f.acks,
 		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
+	if f.settings.local {
+		spec.Redis, spec.Renewals = "", ""
+	}
+	return spec
 }
 
 // add starts nodes, all at once.

@@ -82,3 +82,20 @@ func TestOneNodeWithoutABroker(t *testing.T) {
 		t.Errorf("marks: %v", counts)
 	}
 }
+
+// TestOneNodeOnPostgreSQL is the same on PostgreSQL, of which one process is active at a time: it is killed under load.
+func TestOneNodeOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, settings{local: true})
+	clients := clientsOf(6)
+	for life := range 5 {
+		f.add("alone")
+		n := f.nodes["alone"]
+		n.must(t, "load", loading{Clients: clients, Pause: time.Millisecond}, nil)
+		f.publish(n, 3, interleaved(10*life+1, 10*life+10, clients...)...)
+		n.kill(t)
+	}
+	f.add("alone")
+	f.settle(time.Minute, clients, clients)
+	f.nodes["alone"].stop(t)
+}

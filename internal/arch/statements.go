@@ -22,6 +22,13 @@ var starters = []exception{
 
 // sleepers may wait for a time in a test.
 var sleepers = []exception{
+	{"guarantees/node_test.go", "looks from outside at processes, which send no signals"},
+	{"guarantees/marks_test.go", "the processes under test wait at gates that the test shuts and opens; no signal goes from one to the other"},
+	{"guarantees/node_control_test.go", "a process under load rests between two deposits"},
+	{"guarantees/rebuild_test.go", "faults come at random times"},
+	{"guarantees/chaos_test.go", "faults come at random times, and last"},
+	{"guarantees/idle_test.go", "counts what is asked of Redis in a time"},
+	{"guarantees/rolling_test.go", "has load on a fleet of two programs for a time"},
 	{"internal/proxy/link.go", "delays what passes: that is what it is for"},
 	{"internal/child/child_test.go", "looks at what the system says of processes, which send no signals to a test"},
 	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},

@@ -1,0 +1,72 @@
+package guarantees
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestIdleKeysCostNothing has 2,000 keys on two nodes, whose streams, groups and places in the index all live, with nothing to do: what the nodes
+// still ask of Redis must not depend on how many keys there are.
+func TestIdleKeysCostNothing(t *testing.T) {
+	t.Parallel()
+	const keys, limit, during = 2000, 20, 10 * time.Second
+	f := newFleet(t, settings{ttl: 15 * time.Second, idle: time.Second}) // leases as they are by default, since what is renewed is counted
+	a, b := f.two()
+	var all []task
+	for n := range keys {
+		all = append(all, task{Client: fmt.Sprintf("client-%04d", n), Number: 1})
+	}
+	f.publish(a, 100, all[:keys/2]...)
+	f.publish(b, 100, all[keys/2:]...)
+	eventually(t, 3*time.Minute, "all is applied", func() (bool, error) {
+		rows, err := f.effects()
+		return len(rows) == keys, fmt.Errorf("%d of %d (%w)", len(rows), keys, err)
+	})
+	live, err := f.redis.Do(t.Context(), "SCARD", taskCategory+":__partitions__")
+	if err != nil || live != int64(keys) {
+		t.Fatalf("%v keys are live, %v, want %d", live, err, keys)
+	}
+	// They are put away one by one, and what is left over is trimmed.
+	var calls map[string]int64
+	perSecond := func(d time.Duration) float64 {
+		t.Helper()
+		if err := f.redis.ResetCalls(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		time.Sleep(d)
+		var err error
+		if calls, err = f.redis.Calls(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		sum := int64(0)
+		for name, n := range calls {
+			if name == "info" || name == "config|resetstat" || name == "select" || name == "hello" { // the test's own
+				continue
+			}
+			sum += n
+		}
+		return float64(sum) / took.Seconds()
+	}
+	eventually(t, 2*time.Minute, "nothing is left to be put away", func() (bool, error) {
+		rate := perSecond(5 * time.Second)
+		return rate < limit, fmt.Errorf("%.1f commands a second: %v", rate, calls)
+	})
+	rate := perSecond(during)
+	t.Logf("%d live idle keys, 2 nodes: %.1f commands a second: %v", keys, rate, calls)
+	if rate >= limit {
+		t.Errorf("%.1f commands a second, want less than %d: %v", rate, limit, calls)
+	}
+	if live, err := f.redis.Do(t.Context(), "SCARD", taskCategory+":__partitions__"); err != nil || live != int64(keys) {
+		t.Errorf("meanwhile %v keys are live, %v: what was measured is not %d idle keys", live, err, keys)
+	}
+	began := time.Now()
+	f.publish(a, 0, task{Client: "client-0000", Number: 2}) // they are asleep, not dead
+	eventually(t, time.Minute, "a key wakes up", func() (bool, error) {
+		got, err := f.numbers(runnerName, "client-0000")
+		return len(got) == 2, err
+	})
+	t.Logf("woken within %v", time.Since(began))
+}
