@@ -55,6 +55,9 @@ func (b *Broker) Capabilities() transport.Capabilities {
 		transport.DeadLetter | transport.Replay | transport.Partitioning
 }
 
+// Limits are those of the server.
+func (b *Broker) Limits() transport.Limits { return b.limits }
+
 // Connect reaches the server.
 func (b *Broker) Connect(ctx context.Context) error {
 	if err := b.before(ctx, Call{Op: "connect"}); err != nil {

@@ -20,7 +20,7 @@ import (
 func TestBrokerInMemory(t *testing.T) {
 	t.Parallel()
 	brokertest.Run(t, func(_ *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
-		server := brokertest.NewServer(brokertest.Config{MaxAhead: 50})
+		server := brokertest.NewServer(brokertest.Config{Limits: transport.Limits{MaxAhead: 50}})
 		node := func(name string, store eventstore.Records, id eventstore.Identity) *brokertest.Broker {
 			b := server.Node(name)
 			b.Bind(store, id)

@@ -15,6 +15,10 @@ var lifetime = []check{
 		if s.Broker.Name() == "" || !has.Has(want) || has.Has(transport.Inline) {
 			s.Errorf("%q can %s, want %s", s.Broker.Name(), has, want)
 		}
+		limits := s.Broker.Limits()
+		if limits.MaxAhead <= 0 || limits.RetireAfter <= 0 || s.MaxAhead > 0 && limits.MaxAhead != s.MaxAhead {
+			s.Errorf("limits are %+v", limits)
+		}
 		if !s.Broker.Port().Traits().Leased {
 			s.Error("its port does not lease")
 		}

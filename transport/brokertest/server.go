@@ -16,14 +16,14 @@ import (
 type Config struct {
 	Traits   partitions.Traits // default: 15 s, 3 s, 3 s. Leased is taken for granted
 	RealTime bool              // the clock runs by itself as well
-	MaxAhead int               // entries of a stream, the oldest trimmed, read or not; default 10,000
+	Limits   transport.Limits  // default: 10,000 entries of a stream, the oldest trimmed, read or not; 1 h
 }
 
 // Server is what nodes share: streams, leases, registrations, in memory. All methods may be called concurrently.
 type Server struct {
-	traits   partitions.Traits
-	maxAhead int
-	epoch    time.Time // zero unless the clock runs by itself
+	traits partitions.Traits
+	limits transport.Limits
+	epoch  time.Time // zero unless the clock runs by itself
 
 	mu struct {
 		sync.Mutex
@@ -93,10 +93,13 @@ func NewServer(c Config) *Server {
 	if c.Traits.TTL == 0 {
 		c.Traits.TTL, c.Traits.Heartbeat, c.Traits.Margin = 15*time.Second, 3*time.Second, 3*time.Second
 	}
-	if c.MaxAhead == 0 {
-		c.MaxAhead = 10_000
+	if c.Limits.MaxAhead == 0 {
+		c.Limits.MaxAhead = 10_000
 	}
-	s := &Server{traits: c.Traits, maxAhead: c.MaxAhead}
+	if c.Limits.RetireAfter == 0 {
+		c.Limits.RetireAfter = time.Hour
+	}
+	s := &Server{traits: c.Traits, limits: c.Limits}
 	if c.RealTime {
 		s.epoch = time.Now()
 	}

@@ -81,7 +81,7 @@ func (s *Server) append(a *transport.Append) transport.Appended {
 		}
 		add(s.mu.index, a.Lane.Category, a.Lane.Key)
 		st.entries = append(st.entries, fresh...)
-		if over := len(st.entries) - s.maxAhead; over > 0 {
+		if over := len(st.entries) - s.limits.MaxAhead; over > 0 {
 			st.entries = st.entries[over:]
 		}
 	}
