@@ -128,3 +128,10 @@ func emptied(e event.Envelope) event.Envelope {
 		Stream: e.Stream, StreamVersion: e.StreamVersion, Sequence: e.Sequence, StoreID: e.StoreID,
 	}
 }
+
+// pooled is a queryer on whichever connection of a pool.
+type pooled struct{ pool *pgxpool.Pool }
+
+func (p pooled) query(ctx context.Context, query string, args ...any) (rows, error) {
+	return p.pool.Query(ctx, query, args...)
+}

@@ -40,6 +40,7 @@ CREATE TABLE keyhold_lanes (
 -- The order of commits over all lanes. It is drawn by the transaction that commits, once it has the locks of its lanes; before, it takes a
 -- shared advisory lock that tells the value drawn last by anybody, so that a reader knows below what everything is there.
 CREATE SEQUENCE keyhold_position;
+SELECT setval('keyhold_position', 1); -- so that there always is a value drawn last
 
 -- Every event and command, once: as the record of its lane, and as the event of its stream where an entity emitted it.
 CREATE TABLE keyhold_log (

@@ -1,0 +1,221 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// LoadRegistry implements [eventstore.Registry].
+func (s operations) LoadRegistry(ctx context.Context) (eventstore.Registered, error) {
+	var found eventstore.Registered
+	err := s.read(ctx, func(r *readers) error {
+		return r.snapshot(ctx, func(q queryer) error {
+			var err error
+			found, err = loadRegistry(ctx, q)
+			return err
+		})
+	})
+	if err != nil {
+		return eventstore.Registered{}, fmt.Errorf("load registry: %w", err)
+	}
+	return found, nil
+}
+
+func loadRegistry(ctx context.Context, q queryer) (r eventstore.Registered, err error) {
+	if r.Revision, err = revision(ctx, q); err != nil {
+		return r, err
+	}
+	if r.Categories, err = loadCategories(ctx, q); err != nil {
+		return r, err
+	}
+	if r.Handlers, err = loadHandlers(ctx, q); err != nil {
+		return r, err
+	}
+	return r, each(ctx, q, `SELECT name, version, encoding, category, fields, descriptor FROM keyhold_types ORDER BY name, version`, nil, func(row rows) error {
+		var t eventstore.Type
+		err := row.Scan(&t.Name, &t.Version, &t.Encoding, &t.Category, list{&t.Fields}, &t.Descriptor)
+		r.Types = append(r.Types, t)
+		return err
+	})
+}
+
+func loadCategories(ctx context.Context, q queryer) (found []eventstore.Category, err error) {
+	err = each(ctx, q, `SELECT name, key_field, buckets, commands, store_id FROM keyhold_categories ORDER BY name`, nil, func(row rows) error {
+		var c eventstore.Category
+		err := row.Scan(&c.Name, &c.KeyField, &c.Buckets, &c.Commands, &c.StoreID)
+		found = append(found, c)
+		return err
+	})
+	return found, err
+}
+
+func loadHandlers(ctx context.Context, q queryer) (found []eventstore.Handler, err error) {
+	err = each(ctx, q, `SELECT h.name, h.kind, h.types, h.sequential, h.since, h.seen, h.store_id,
+			coalesce((SELECT json_agg(s.category ORDER BY s.ordinal) FROM keyhold_subscriptions s WHERE s.handler = h.name), '[]')::text
+			FROM keyhold_handlers h ORDER BY h.name`, nil, func(row rows) error {
+		var h eventstore.Handler
+		var ms int64
+		err := row.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Categories})
+		h.Since = fromMillis(ms)
+		found = append(found, h)
+		return err
+	})
+	return found, err
+}
+
+// subscribed gives the categories of a handler, in their order.
+func subscribed(ctx context.Context, q queryer, name string) (found []string, err error) {
+	err = each(ctx, q, `SELECT category FROM keyhold_subscriptions WHERE handler = $1 ORDER BY ordinal`, []any{name}, func(row rows) error {
+		var category string
+		err := row.Scan(&category)
+		found = append(found, category)
+		return err
+	})
+	return found, err
+}
+
+func revision(ctx context.Context, q queryer) (n uint64, err error) {
+	_, err = get(ctx, q, `SELECT registry_revision FROM keyhold_store`, nil, &n)
+	return n, err
+}
+
+// list is a column with a JSON array.
+type list struct{ into any }
+
+// Scan implements [sql.Scanner].
+func (l list) Scan(column any) error {
+	text, ok := column.(string)
+	if !ok {
+		return fmt.Errorf("a list is kept as text, this is %T", column)
+	}
+	return json.Unmarshal([]byte(text), l.into)
+}
+
+// SaveRegistry implements [eventstore.Registry]. Nobody commits meanwhile: who passed events over by the lists of before has committed, or is refused.
+func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, starts []eventstore.Start) error {
+	err := s.changeAlone(ctx, "save registry", func(c *connection) error {
+		now, err := revision(c.ctx, c)
+		if err == nil && now != saved.Revision {
+			err = &eventstore.RegistryError{Expected: saved.Revision, Actual: now}
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(`UPDATE keyhold_store SET registry_revision = registry_revision + 1`); err != nil {
+			return err
+		}
+		if err := c.saveRegistry(&saved); err != nil {
+			return err
+		}
+		for i := range starts {
+			if err := c.startAt(&starts[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("save registry: %w", err)
+	}
+	return nil
+}
+
+func (c *connection) saveRegistry(r *eventstore.Registered) error {
+	var s script
+	for _, category := range r.Categories {
+		s.add(`INSERT INTO keyhold_categories (name, key_field, buckets, commands, store_id) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (name) DO UPDATE SET key_field = excluded.key_field, buckets = excluded.buckets, commands = excluded.commands, store_id = excluded.store_id`,
+			[]any{category.Name, category.KeyField, category.Buckets, category.Commands, category.StoreID}, nil)
+	}
+	for i := range r.Handlers {
+		if err := c.saveHandler(&s, &r.Handlers[i]); err != nil {
+			return err
+		}
+	}
+	for _, t := range r.Types {
+		fields, err := json.Marshal(t.Fields)
+		if err != nil {
+			return err
+		}
+		s.add(`INSERT INTO keyhold_types (name, version, encoding, category, fields, descriptor) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (name, version) DO UPDATE SET encoding = excluded.encoding, category = excluded.category, fields = excluded.fields, descriptor = excluded.descriptor`,
+			[]any{t.Name, t.Version, string(t.Encoding), t.Category, string(fields), t.Descriptor}, nil)
+	}
+	return s.run(c.ctx, c.conn)
+}
+
+func (c *connection) saveHandler(s *script, h *eventstore.Handler) error {
+	types, err := json.Marshal(h.Types)
+	if err != nil {
+		return err
+	}
+	s.add(`INSERT INTO keyhold_handlers AS h (name, kind, types, sequential, since, seen, store_id) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, types = excluded.types, sequential = excluded.sequential, since = excluded.since,
+			seen = greatest(h.seen, excluded.seen), store_id = excluded.store_id`,
+		[]any{h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), int64(c.generation), h.StoreID}, nil)
+	s.add(`INSERT INTO keyhold_seen (name, generation) VALUES ($1, $2) ON CONFLICT DO NOTHING`, []any{h.Name, int64(c.generation)}, nil)
+	s.add(`DELETE FROM keyhold_subscriptions WHERE handler = $1`, []any{h.Name}, nil)
+	for i, category := range h.Categories {
+		s.add(`INSERT INTO keyhold_subscriptions (category, handler, ordinal) VALUES ($1, $2, $3)`, []any{category, h.Name, i}, nil)
+	}
+	return nil
+}
+
+// startAt gives a new subscription a checkpoint in each lane of its category where it has none.
+func (c *connection) startAt(s *eventstore.Start) error {
+	type lane struct {
+		id int64
+		at event.Sequence
+	}
+	var lanes []lane
+	if err := each(c.ctx, c, `SELECT n.id, n.last FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = $1 AND c.lane = n.id
+		WHERE n.category = $2 AND coalesce(c.sequence, 0) = 0 AND n.last > 0 ORDER BY n.category, n.key, n.lane`, []any{s.Handler, s.Category}, func(row rows) error {
+		var l lane
+		err := row.Scan(&l.id, &l.at)
+		lanes = append(lanes, l)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		if !s.Now {
+			var first event.Sequence
+			found, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = $1 AND time >= $2 ORDER BY sequence LIMIT 1`, []any{l.id, millis(s.From)}, &first)
+			if err != nil {
+				return err
+			}
+			if found {
+				l.at = first - 1
+			}
+		}
+		if l.at == 0 {
+			continue
+		}
+		var id string
+		if _, err := c.get(`SELECT id FROM keyhold_log WHERE lane = $1 AND sequence = $2`, []any{l.id, int64(l.at)}, &id); err != nil {
+			return err
+		}
+		if err := c.setCheckpoint(s.Handler, l.id, l.at, id); err != nil {
+			return err
+		}
+		c.counts.placed(s.Handler, s.Category, int64(l.at))
+	}
+	return nil
+}
+
+// CategoryHasEvents implements [eventstore.Registry].
+func (s *Store) CategoryHasEvents(ctx context.Context, category string) (bool, error) {
+	var has bool
+	err := s.read(ctx, func(r *readers) error {
+		_, err := get(ctx, r, `SELECT EXISTS (SELECT 1 FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id WHERE n.category = $1)`, []any{category}, &has)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for events in category %q: %w", category, err)
+	}
+	return has, nil
+}
