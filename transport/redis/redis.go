@@ -79,3 +79,8 @@ func (t *Transport) OwnerID() string {
 	}
 	return c.owner
 }
+
+// Limits are as configured.
+func (t *Transport) Limits() transport.Limits {
+	return transport.Limits{MaxAhead: t.cfg.MaxAhead, RetireAfter: t.cfg.RetireAfter}
+}
