@@ -72,7 +72,7 @@ var layers = []row{
 	{path: "telemetry/...", layer: siblings, uses: []string{"event", "eventstore", "actors/...", "internal/lifecycle", "internal/signal"}, why: "what happens, told to OpenTelemetry and Prometheus; an application that does not import it links neither"},
 	{path: "projection", layer: siblings, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
 		why: "read models over the order of all events; takes from actors what behaviors have in common"},
-	{path: "outbox/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/leases", "internal/lifecycle", "internal/signal"},
+	{path: "outbox/...", layer: siblings, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "relays records to brokers and sinks; nobody who appends records imports it"},
 	{path: "pm/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
 		why: "process managers, on actors"},

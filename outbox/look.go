@@ -1,0 +1,75 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// settle is when a lane is looked at for the first time after something was published: most is passed by then.
+const settle = 5 * time.Second
+
+// shortest is the first distance between two looks at a lane that was not passed.
+const shortest = time.Second
+
+// terms are what looks go by.
+type terms struct {
+	healAfter   time.Duration
+	retireAfter time.Duration
+}
+
+// verdict is what a look leads to.
+type verdict struct {
+	look   eventstore.Look // to be set; one without Due is deleted
+	trim   event.Sequence  // of the stream, up to here; 0 = nothing
+	offer  []string        // the newest record is offered to these
+	retire bool            // the lane, before the look is set; for these:
+	names  []string        // everybody who subscribes
+	remote []string        // those of them that keep their checkpoints elsewhere
+}
+
+// judge tells what is to be done about a lane that was looked at.
+func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) verdict {
+	v := verdict{look: eventstore.Look{Lane: l.Lane, Published: l.Published}}
+	behind, stopped := false, true
+	for _, s := range p.Subscribers {
+		v.names = append(v.names, s.Name)
+		switch {
+		case s.Foreign:
+			v.remote = append(v.remote, s.Name)
+		case s.Checkpoint < l.Published:
+			behind = true
+			if !s.Stopped {
+				stopped = false
+				v.offer = append(v.offer, s.Name)
+			}
+		}
+	}
+	if len(v.names) == 0 {
+		v.retire = true // what may be there from earlier times, nobody will read
+		return v
+	}
+	if len(v.remote) == 0 {
+		v.trim = min(p.Lowest(), l.Published)
+	}
+	switch {
+	case !behind && l.Retire:
+		v.retire = true
+	case !behind:
+		v.offer = v.remote // nobody here knows whether they have passed
+		v.look.Retire, v.look.Due, v.look.Gap = true, now.Add(t.retireAfter), t.retireAfter
+	default:
+		if !stopped {
+			v.offer = append(v.offer, v.remote...)
+		}
+		v.look.Gap = min(max(shortest, 2*l.Gap), t.healAfter)
+		v.look.Due = now.Add(v.look.Gap)
+	}
+	return v
+}
+
+// again is the look at a lane that could not be retired.
+func (t terms) again(l eventstore.Look, now time.Time, after time.Duration) eventstore.Look {
+	return eventstore.Look{Lane: l.Lane, Published: l.Published, Retire: true, Gap: after, Due: now.Add(after)}
+}

@@ -1,0 +1,439 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
+)
+
+const (
+	mostEntries  = 256     // of a run
+	mostBytes    = 1 << 20 // of the data of a run, but for one entry that is larger
+	callEntries  = 2_000   // of all runs of a call
+	callBytes    = 4 << 20 // likewise
+	roundEntries = 4_096   // that a round reads, shared among its lanes
+	fewest       = 16      // of a lane's share
+)
+
+// job is a course under way, with what it takes to carry it out.
+type job struct {
+	course
+	generation event.Generation // of its part, when it began
+	names      []string         // subscribers; known says whether they are
+	known      bool
+	done       event.Sequence // noted as published by this relay
+}
+
+// seek asks the store for lanes with unpublished records, in the parts that are to be looked through.
+func (r *Relay) seek(ctx context.Context) {
+	r.mu.Lock()
+	of := r.mu.look & r.holding()
+	r.mu.look = 0
+	r.mu.Unlock()
+	if of == 0 {
+		return
+	}
+	limit := min(r.cfg.Lanes+len(r.work)+len(r.resting), eventstore.MaxLimit)
+	var found []eventstore.Unpublished
+	err := r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) (err error) {
+		found, err = r.cfg.Store.Unpublished(ctx, partsOf(held), limit)
+		return err
+	})
+	if err != nil {
+		r.lookAgain(of)
+		r.trouble(ctx, "look for what is unpublished", err)
+		return
+	}
+	fresh := 0
+	for _, u := range found {
+		delete(r.diverged, u.Lane) // else it would not be found
+		if r.begin(newCourse(u.Lane, u.Published, u.Tail), nil) {
+			fresh++
+		}
+	}
+	if len(found) == limit && fresh > 0 {
+		r.lookAgain(of)
+	}
+}
+
+func (r *Relay) lookAgain(of parts) {
+	r.mu.Lock()
+	r.mu.look |= of
+	r.mu.Unlock()
+}
+
+func partsOf(held []eventstore.PartFence) []event.Part {
+	all := make([]event.Part, len(held))
+	for i := range held {
+		all[i] = held[i].Part
+	}
+	return all
+}
+
+// begin makes a job of a course, unless its lane is at work already, rests, or is not held. Without names it is for everybody who subscribes.
+func (r *Relay) begin(c course, names []string) bool {
+	if r.resting[c.lane].resting(r.cfg.Now()) {
+		return false
+	}
+	if j := r.work[c.lane]; j != nil {
+		j.tail = max(j.tail, c.tail)
+		return false
+	}
+	r.mu.Lock()
+	g := r.mu.held[c.lane.Part()]
+	r.mu.Unlock()
+	if g == 0 {
+		return false
+	}
+	j := &job{course: c, generation: g, names: names, known: names != nil, done: c.noted}
+	r.work[c.lane], r.jobs = j, append(r.jobs, j)
+	return true
+}
+
+// admit begins what commits of this process have grown.
+func (r *Relay) admit() {
+	type grown struct {
+		lane event.LaneRef
+		span span
+	}
+	var some []grown
+	r.mu.Lock()
+	for lane, s := range r.mu.pending {
+		if len(some)+len(r.jobs) >= r.cfg.Lanes {
+			break
+		}
+		delete(r.mu.pending, lane)
+		some = append(some, grown{lane, s})
+	}
+	r.mu.Unlock()
+	for _, g := range some {
+		if _, stopped := r.diverged[g.lane]; !stopped {
+			r.begin(newCourse(g.lane, g.span.first-1, g.span.last), nil)
+		}
+	}
+}
+
+// round takes each job one step further, or several, and notes what came of it.
+func (r *Relay) round(ctx context.Context) {
+	for _, phase := range []func(context.Context){r.listen, r.read, r.append, r.ask, r.replace, r.diverge, r.abandon, r.note} {
+		if ctx.Err() != nil || r.pause.resting(r.cfg.Now()) {
+			break
+		}
+		phase(ctx)
+	}
+	r.sweep()
+}
+
+// at gives the jobs that are at a step and whose parts are held as they were.
+func (r *Relay) at(is func(*job) bool) (jobs []*job, of parts) {
+	r.mu.Lock()
+	held := r.mu.held
+	r.mu.Unlock()
+	for _, j := range r.jobs {
+		part := j.lane.Part()
+		if is(j) && held[part] == j.generation {
+			jobs = append(jobs, j)
+			of |= 1 << part
+		}
+	}
+	return jobs, of
+}
+
+func at(s step) func(*job) bool { return func(j *job) bool { return j.known && j.next == s } }
+
+func (r *Relay) read(ctx context.Context) {
+	jobs, of := r.at(at(stepRead))
+	if len(jobs) == 0 {
+		return
+	}
+	share := min(max(roundEntries/len(jobs), fewest), mostEntries)
+	asked := make([]eventstore.LaneRead, len(jobs))
+	for i, j := range jobs {
+		asked[i] = eventstore.LaneRead{Lane: j.lane, After: j.reading(), Limit: share}
+		if j.offer && j.newest.Sequence == 0 && j.has+1 == j.noted {
+			asked[i].Limit = 1
+		}
+	}
+	var runs [][]event.Envelope
+	err := r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) (err error) {
+		runs, err = r.cfg.Store.ReadLanes(ctx, asked)
+		return err
+	})
+	if err == nil && len(runs) != len(jobs) {
+		err = fmt.Errorf("%d answers for %d lanes", len(runs), len(jobs))
+	}
+	if err != nil {
+		r.trouble(ctx, "read records", err)
+		return
+	}
+	for i, j := range jobs {
+		j.read(within(runs[i]))
+	}
+}
+
+// within cuts a run to what goes in one call.
+func within(run []event.Envelope) []event.Envelope {
+	size := 0
+	for i := range run {
+		if size += len(run[i].Data); size > mostBytes && i > 0 {
+			return run[:i]
+		}
+	}
+	return run
+}
+
+func (r *Relay) append(ctx context.Context) {
+	jobs, _ := r.at(at(stepAppend))
+	for len(jobs) > 0 && ctx.Err() == nil && !r.pause.resting(r.cfg.Now()) {
+		entries, size, n := 0, 0, 0
+		var of parts
+		runs := make([]transport.Append, 0, len(jobs))
+		for _, j := range jobs {
+			for i := range j.run {
+				size += len(j.run[i].Data)
+			}
+			if entries += len(j.run); n > 0 && (entries > callEntries || size > callBytes) {
+				break
+			}
+			runs = append(runs, transport.Append{Lane: j.lane, Entries: j.run, Start: j.start, Subscribers: j.names})
+			of |= 1 << j.lane.Part()
+			n++
+		}
+		r.appendSome(ctx, jobs[:n], of, runs)
+		jobs = jobs[n:]
+	}
+}
+
+// appendSome makes one call. A lane that no broker can hold is not in it.
+func (r *Relay) appendSome(ctx context.Context, jobs []*job, of parts, runs []transport.Append) {
+	var sent []*job
+	calls := runs[:0]
+	for i, j := range jobs {
+		if err := r.nameable(j.lane); err != nil {
+			j.appended(transport.Appended{Err: err})
+			continue
+		}
+		sent, calls = append(sent, j), append(calls, runs[i])
+	}
+	if len(sent) == 0 {
+		return
+	}
+	var answers []transport.Appended
+	err := r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) error {
+		answers = r.cfg.Broker.Append(ctx, calls)
+		return nil
+	})
+	if err == nil && len(answers) != len(sent) {
+		err = fmt.Errorf("%d answers for %d lanes", len(answers), len(sent))
+	}
+	if err != nil {
+		r.trouble(ctx, "append to streams", err)
+		return
+	}
+	failed := 0
+	for i, j := range sent {
+		records := len(j.run)
+		if answers[i].Err != nil {
+			failed++
+			err = answers[i].Err
+		} else if f := r.cfg.Observer.Relayed; f != nil && answers[i].Outcome == transport.AppendOK && records > 0 {
+			f(j.lane.Category, records)
+		}
+		j.appended(answers[i])
+	}
+	if failed == len(sent) {
+		r.trouble(ctx, "append to streams", err)
+		return
+	}
+	r.pause = rest{}
+}
+
+// nameable tells whether a broker can have a stream of that name.
+func (r *Relay) nameable(lane event.LaneRef) error {
+	if err := event.CheckName(lane.Category); err != nil {
+		return err
+	}
+	return r.cfg.Keys.Check(lane.Key)
+}
+
+func (r *Relay) ask(ctx context.Context) {
+	jobs, of := r.at(at(stepAsk))
+	if len(jobs) == 0 {
+		return
+	}
+	passing, err := r.passing(ctx, of, lanesOf(jobs))
+	if err != nil {
+		r.trouble(ctx, "ask how far subscribers are", err)
+		return
+	}
+	for i, j := range jobs {
+		j.asked(&passing[i], event.Sequence(r.cfg.MaxAhead))
+	}
+}
+
+func lanesOf(jobs []*job) []event.LaneRef {
+	lanes := make([]event.LaneRef, len(jobs))
+	for i, j := range jobs {
+		lanes[i] = j.lane
+	}
+	return lanes
+}
+
+func (r *Relay) passing(ctx context.Context, of parts, lanes []event.LaneRef) (passing []eventstore.Passing, err error) {
+	err = r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) (err error) {
+		passing, err = r.cfg.Store.Passing(ctx, lanes)
+		return err
+	})
+	if err == nil && len(passing) != len(lanes) {
+		err = fmt.Errorf("%d answers for %d lanes", len(passing), len(lanes))
+	}
+	return passing, err
+}
+
+func (r *Relay) replace(ctx context.Context) {
+	jobs, of := r.at(at(stepReplace))
+	if len(jobs) == 0 {
+		return
+	}
+	gone := make([]transport.Retire, len(jobs))
+	for i, j := range jobs {
+		gone[i] = transport.Retire{Lane: j.lane, Through: j.has}
+	}
+	errs, err := r.retire(ctx, of, gone)
+	if err != nil {
+		r.trouble(ctx, "take streams away", err)
+		return
+	}
+	for i, err := range errs {
+		jobs[i].replaced(err)
+	}
+}
+
+func (r *Relay) retire(ctx context.Context, of parts, lanes []transport.Retire) (errs []error, err error) {
+	err = r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) error {
+		errs = r.cfg.Broker.Retire(ctx, lanes)
+		return nil
+	})
+	if err == nil && len(errs) != len(lanes) {
+		err = fmt.Errorf("%d answers for %d lanes", len(errs), len(lanes))
+	}
+	return errs, err
+}
+
+func (r *Relay) diverge(ctx context.Context) {
+	jobs, _ := r.at(at(stepDiverge))
+	for _, j := range jobs {
+		d := j.divergence
+		d.Since = r.cfg.Now()
+		err := r.during(ctx, 1<<j.lane.Part(), func(ctx context.Context, held []eventstore.PartFence) error {
+			return r.cfg.Store.Diverge(ctx, held, d)
+		})
+		if err != nil {
+			if !r.stale(err, j.lane.Part(), j.generation) {
+				r.trouble(ctx, "note a divergence", err)
+			}
+			continue // it is still at this step, if it is held
+		}
+		r.diverged[j.lane] = struct{}{}
+		j.next, j.has = stepDone, j.done
+		r.cfg.Logger.Error("the broker has events that the store has not: the store has gone back in time. Nothing of this lane is sent until somebody adopts it",
+			"lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID)
+		if f := r.cfg.Observer.Diverged; f != nil {
+			f(d)
+		}
+	}
+}
+
+func (r *Relay) abandon(ctx context.Context) {
+	jobs, _ := r.at(at(stepAbandon))
+	for _, j := range jobs {
+		reason := j.err.Error()
+		err := r.during(ctx, 1<<j.lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
+			for i := range j.run {
+				if j.run[i].Void() {
+					continue
+				}
+				if err := r.cfg.Store.Abandon(ctx, j.lane, j.run[i].Sequence, reason); err != nil && !errors.Is(err, eventstore.ErrNotFound) {
+					return err
+				}
+				if f := r.cfg.Observer.Abandoned; f != nil {
+					f(j.lane, j.run[i].Sequence, reason)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			r.trouble(ctx, "abandon what cannot be sent", err)
+			continue
+		}
+		r.cfg.Logger.Error("events cannot be sent: no broker can hold their lane. They are abandoned", "lane", j.lane, "reason", reason, "events", len(j.run))
+		j.abandoned()
+	}
+}
+
+// sweep takes away the jobs that are over, and those of parts that are not held any more.
+func (r *Relay) sweep() {
+	now := r.cfg.Now()
+	r.mu.Lock()
+	held := r.mu.held
+	r.mu.Unlock()
+	kept := r.jobs[:0]
+	for _, j := range r.jobs {
+		lost := held[j.lane.Part()] != j.generation
+		if !lost && (!j.over() || j.has > j.done && j.next == stepDone) {
+			kept = append(kept, j)
+			continue
+		}
+		delete(r.work, j.lane)
+		if lost {
+			continue
+		}
+		r.ended(j, now)
+	}
+	clear(r.jobs[len(kept):])
+	r.jobs = kept
+	if len(r.resting) > mostResting {
+		clear(r.resting)
+		r.pause = r.pause.longer(now, longestPause, longestPause)
+	}
+}
+
+// ended takes note of how a job ended.
+func (r *Relay) ended(j *job, now time.Time) {
+	if j.next == stepRest {
+		r.resting[j.lane] = r.resting[j.lane].longer(now, firstRest, longestRest)
+		r.cfg.Logger.Debug("a lane rests", "lane", j.lane, "error", j.err)
+		return
+	}
+	delete(r.resting, j.lane)
+	r.mu.Lock()
+	if s, more := r.mu.pending[j.lane]; more && s.last <= j.has {
+		delete(r.mu.pending, j.lane)
+	}
+	r.mu.Unlock()
+	if j.mends && j.has >= j.noted {
+		r.cfg.Logger.Info("the broker had lost entries, and has them again", "lane", j.lane)
+		if f := r.cfg.Observer.Healed; f != nil {
+			f(j.lane)
+		}
+	}
+}
+
+// trouble has everything wait a little: a call for many lanes has failed.
+func (r *Relay) trouble(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil || errors.Is(err, errDropped) {
+		return
+	}
+	if r.pause.gap == 0 {
+		r.cfg.Logger.Warn("relay: "+what+": tried again", "error", err)
+	}
+	r.pause = r.pause.longer(r.cfg.Now(), firstPause, longestPause)
+	if f := r.cfg.Observer.Trouble; f != nil {
+		f(what, err)
+	}
+}
