@@ -29,10 +29,6 @@ type Store interface {
 	Registry
 	Operations
 	ProjectionBuilds
-}
-
-// Relaying is what a store keeps for a relay.
-type Relaying interface {
 	Relays
 	Divergences
 }

@@ -14,7 +14,7 @@ func divergence(l event.LaneRef, at event.Sequence, id string) eventstore.Diverg
 
 func (f *fixture) diverged() []eventstore.Divergence {
 	f.Helper()
-	got, err := f.relay().ListDiverged(f.ctx, event.LaneRef{}, eventstore.MaxLimit)
+	got, err := f.store.ListDiverged(f.ctx, event.LaneRef{}, eventstore.MaxLimit)
 	f.must(err)
 	return got
 }
@@ -23,13 +23,13 @@ func (f *fixture) diverged() []eventstore.Divergence {
 func (f *fixture) diverge(l event.LaneRef, newest event.Sequence, id string) eventstore.Divergence {
 	f.Helper()
 	d := divergence(l, newest, id)
-	f.must(f.relay().Diverge(f.ctx, f.own(l), d))
+	f.must(f.store.Diverge(f.ctx, f.own(l), d))
 	return d
 }
 
 func (f *fixture) adopt(l event.LaneRef) eventstore.ActRecord {
 	f.Helper()
-	done, err := f.relay().Adopt(f.ctx, l, "ann", "the backup of monday")
+	done, err := f.store.Adopt(f.ctx, l, "ann", "the backup of monday")
 	f.must(err)
 	return done
 }
@@ -75,10 +75,10 @@ var divergences = whenRelayed([]check{
 			f.diverge(want[i].Lane, 7, "lost")
 		}
 		f.same("all", f.diverged(), want)
-		page, err := f.relay().ListDiverged(f.ctx, want[0].Lane, 2)
+		page, err := f.store.ListDiverged(f.ctx, want[0].Lane, 2)
 		f.must(err)
 		f.same("page", page, want[1:3])
-		page, err = f.relay().ListDiverged(f.ctx, want[3].Lane, 2)
+		page, err = f.store.ListDiverged(f.ctx, want[3].Lane, 2)
 		f.must(err)
 		f.same("after the last", page, []eventstore.Divergence{})
 	}},
@@ -107,11 +107,11 @@ var divergences = whenRelayed([]check{
 	{"what did not diverge cannot be adopted, and an adoption needs an actor and a reason", func(f *fixture) {
 		before := f.back(4)
 		for _, l := range []event.LaneRef{lane("order", "b"), lane("order", "none")} {
-			_, err := f.relay().Adopt(f.ctx, l, "ann", "why")
+			_, err := f.store.Adopt(f.ctx, l, "ann", "why")
 			f.is(err, eventstore.ErrNotFound)
 		}
 		for _, who := range [][2]string{{"", "why"}, {"ann", ""}, {"", ""}} {
-			if _, err := f.relay().Adopt(f.ctx, orders, who[0], who[1]); err == nil {
+			if _, err := f.store.Adopt(f.ctx, orders, who[0], who[1]); err == nil {
 				f.Errorf("adopted by %q", who)
 			}
 		}
@@ -252,10 +252,27 @@ var divergences = whenRelayed([]check{
 		})
 		f.same("rows", f.actsAfter(last, 10), []eventstore.ActRecord{done})
 		before := f.lane(orders)
-		_, err := f.relay().Adopt(f.ctx, orders, "ann", "again")
+		_, err := f.store.Adopt(f.ctx, orders, "ann", "again")
 		f.is(err, eventstore.ErrNotFound)
 		f.same("lane", f.lane(orders), before)
 		f.same("rows", f.actsAfter(last, 10), []eventstore.ActRecord{done})
+	}},
+	{"a lane that was adopted may diverge again, below and above its voids", func(f *fixture) {
+		before := f.back(4)
+		f.adopt(orders)
+		f.diverge(orders, 3, "lost again")
+		f.adopt(orders)
+		got := f.lane(orders)
+		f.same("sequences", sequences(got), upTo(8))
+		f.same("voids", voids(got), []event.Sequence{3, 4, 5})
+		f.diverge(orders, 7, "and again")
+		f.adopt(orders)
+		got = f.lane(orders)
+		f.same("sequences", sequences(got), upTo(12))
+		_, kept := where(got)
+		f.same("records", kept, ids(before))
+		f.same("order of all", ids(f.everything(10)), ids(before))
+		f.same("drawn next", f.publish(f.events("order", "a", 1)...).Tails, []event.Tail{{Lane: orders, First: 13, Last: 13}})
 	}},
 	{"an adopted lane is due to be looked at, whatever look it had", func(f *fixture) {
 		f.back(4)

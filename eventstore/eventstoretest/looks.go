@@ -11,7 +11,7 @@ import (
 // dueLooks gives the looks of all parts that are due then.
 func (f *fixture) dueLooks(now time.Time) []eventstore.Look {
 	f.Helper()
-	got, err := f.relay().DueLooks(f.ctx, allParts(), now, eventstore.MaxLimit)
+	got, err := f.store.DueLooks(f.ctx, allParts(), now, eventstore.MaxLimit)
 	f.must(err)
 	return got
 }
@@ -30,7 +30,7 @@ func (f *fixture) dueLanes() []event.LaneRef {
 // setLook sets a look that must be found as it was given.
 func (f *fixture) setLook(held []eventstore.PartFence, look eventstore.Look) {
 	f.Helper()
-	f.must(f.relay().SetLooks(f.ctx, held, []eventstore.Look{look}))
+	f.must(f.store.SetLooks(f.ctx, held, []eventstore.Look{look}))
 }
 
 var looks = whenRelayed([]check{
@@ -91,11 +91,11 @@ var looks = whenRelayed([]check{
 		}
 		f.same("looks", f.dueLooks(later), want)
 		f.same("those that are due", f.dueLooks(want[2].Due), want[:3])
-		got, err := f.relay().DueLooks(f.ctx, allParts(), later, 2)
+		got, err := f.store.DueLooks(f.ctx, allParts(), later, 2)
 		f.must(err)
 		f.same("up to the limit", got, want[:2])
 		for _, part := range allParts() {
-			got, err := f.relay().DueLooks(f.ctx, []event.Part{part}, later, 10)
+			got, err := f.store.DueLooks(f.ctx, []event.Part{part}, later, 10)
 			f.must(err)
 			f.same("of part "+part.String(), got, slices.DeleteFunc(slices.Clone(want), func(l eventstore.Look) bool { return l.Lane.Part() != part }))
 		}
@@ -125,7 +125,7 @@ var looks = whenRelayed([]check{
 		f.note(held, orders, 1, base)
 		f.note(held, other, 2, base)
 		f.note(held, orders, 2, base.Add(time.Second)) // while somebody looks at what was noted before
-		f.must(f.relay().SetLooks(f.ctx, held, []eventstore.Look{{Lane: orders, Published: 1}, {Lane: other, Published: 2}}))
+		f.must(f.store.SetLooks(f.ctx, held, []eventstore.Look{{Lane: orders, Published: 1}, {Lane: other, Published: 2}}))
 		f.same("deleted", f.dueLooks(later), []eventstore.Look{{Lane: orders, Published: 2, Due: base}})
 		f.setLook(held, eventstore.Look{Lane: orders, Published: 1, Due: base.Add(time.Hour), Retire: true})
 		f.same("replaced", f.dueLooks(later), []eventstore.Look{{Lane: orders, Published: 2, Due: base}})
@@ -143,10 +143,10 @@ var looks = whenRelayed([]check{
 		}
 		f.note(held, retiring, 1, time.Time{})
 		f.setLook(held, eventstore.Look{Lane: retiring, Published: 1, Due: far, Gap: time.Hour, Retire: true})
-		f.must(f.relay().AllLooksDue(f.ctx, held[:1], base))
+		f.must(f.store.AllLooksDue(f.ctx, held[:1], base))
 		f.same("lanes", lanesOf(f.dueLooks(base)), []event.LaneRef{mine, retiring})
 		f.same("all", lanesOf(f.dueLooks(far)), []event.LaneRef{mine, retiring, other})
-		f.must(f.relay().AllLooksDue(f.ctx, nil, base))
+		f.must(f.store.AllLooksDue(f.ctx, nil, base))
 	}},
 	{"looks are kept over a restart", func(f *fixture) {
 		f.publish(f.events("order", "a", 1)...)

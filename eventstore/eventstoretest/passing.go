@@ -21,7 +21,7 @@ var passings = whenRelayed([]check{
 		f.commit(advance(event.Unit{Name: "book", Key: "a"}, orders, 0, 3))
 		f.commit(advance(event.Unit{Name: "gone", Key: "a"}, orders, 0, 1)) // registered nowhere
 		f.note(f.hold(1, orders), orders, 1, time.Time{})
-		got, err := f.relay().Passing(f.ctx, []event.LaneRef{lane("order", "none"), orders, lane("order", "b")})
+		got, err := f.store.Passing(f.ctx, []event.LaneRef{lane("order", "none"), orders, lane("order", "b")})
 		f.must(err)
 		f.same("passing", got, []eventstore.Passing{
 			{Lane: lane("order", "none"), Subscribers: []eventstore.Passed{{Name: "audit"}, {Name: "book"}, {Name: "shipping"}}},
@@ -31,7 +31,7 @@ var passings = whenRelayed([]check{
 			{Lane: lane("order", "b"), Tail: 1, First: 1, Subscribers: []eventstore.Passed{{Name: "audit"}, {Name: "book"}, {Name: "shipping"}}},
 		})
 		f.same("lowest", got[1].Lowest(), event.Sequence(0))
-		none, err := f.relay().Passing(f.ctx, nil)
+		none, err := f.store.Passing(f.ctx, nil)
 		f.must(err)
 		f.same("none asked", none, []eventstore.Passing{})
 	}},

@@ -52,7 +52,6 @@ var relayedStarts = append([]check{
 		f.same("shared", f.id.Capabilities.Shared, false)
 	}},
 	{"records of before are found by a start for a relay, but those that were noted", func(f *fixture) {
-		f.relay()
 		f.publish(slices.Concat(f.events("order", "a", 3), f.events("order", "b", 1))...)
 		f.commit(advance(shipping, lane("order", "z"), 0, 1)) // a checkpoint is no record
 		f.restartRelayed(f.crash)
@@ -69,7 +68,6 @@ var relayedStarts = append([]check{
 		f.same("and once more", f.unpublished(), []eventstore.Unpublished{unpublishedOf(orders, 3, 5), unpublishedOf(lane("order", "c"), 0, 1)})
 	}},
 	{"lanes that a handler has not passed are looked at after a start for a relay that follows one without", func(f *fixture) {
-		f.relay()
 		f.restartRelayed(f.stop)
 		f.register([]string{"shipping", "order"})
 		f.publish(slices.Concat(f.events("order", "a", 1), f.events("order", "b", 1), f.events("payment", "a", 1))...)
@@ -150,8 +148,8 @@ var sharedStarts = []check{
 		second, _ := f.beside()
 		f.publish(f.events("order", "a", 2)...)
 		former, now := f.hold(1, orders), f.hold(2, orders)
-		f.must(second.(eventstore.Relaying).NotePublished(f.ctx, now, []eventstore.Published{{Lane: orders, Through: 1}}))
-		f.is(f.relay().NotePublished(f.ctx, former, []eventstore.Published{{Lane: orders, Through: 2}}), eventstore.ErrStale)
+		f.must(second.NotePublished(f.ctx, now, []eventstore.Published{{Lane: orders, Through: 1}}))
+		f.is(f.store.NotePublished(f.ctx, former, []eventstore.Published{{Lane: orders, Through: 2}}), eventstore.ErrStale)
 		f.same("unpublished", f.unpublished(), []eventstore.Unpublished{unpublishedOf(orders, 1, 2)})
 	}},
 	{"two that draw in one lane draw no sequence twice, and all are unpublished", func(f *fixture) {

@@ -12,22 +12,11 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// relay is the store as a relay knows it.
-func (f *fixture) relay() eventstore.Relaying {
-	f.Helper()
-	r, ok := f.store.(eventstore.Relaying)
-	if !ok {
-		f.Skip("this store keeps nothing for a relay yet")
-	}
-	return r
-}
-
 // whenRelayed has behaviours tested on a store that was started for a relay.
 func whenRelayed(checks []check) []check {
 	all := make([]check, len(checks))
 	for i, c := range checks {
 		all[i] = check{c.name, func(f *fixture) {
-			f.relay()
 			f.restartRelayed(f.stop)
 			c.run(f)
 		}}
@@ -65,7 +54,7 @@ func (f *fixture) own(l event.LaneRef) []eventstore.PartFence {
 // unpublished gives everything that is, in lane order.
 func (f *fixture) unpublished() []eventstore.Unpublished {
 	f.Helper()
-	got, err := f.relay().Unpublished(f.ctx, allParts(), eventstore.MaxLimit)
+	got, err := f.store.Unpublished(f.ctx, allParts(), eventstore.MaxLimit)
 	f.must(err)
 	slices.SortFunc(got, func(a, b eventstore.Unpublished) int { return a.Lane.Compare(b.Lane) })
 	return got
@@ -74,12 +63,12 @@ func (f *fixture) unpublished() []eventstore.Unpublished {
 // note notes what is published of one lane, with a look if at is not zero.
 func (f *fixture) note(held []eventstore.PartFence, l event.LaneRef, through event.Sequence, at time.Time) {
 	f.Helper()
-	f.must(f.relay().NotePublished(f.ctx, held, []eventstore.Published{{Lane: l, Through: through, Look: at}}))
+	f.must(f.store.NotePublished(f.ctx, held, []eventstore.Published{{Lane: l, Through: through, Look: at}}))
 }
 
 func (f *fixture) passing(l event.LaneRef) eventstore.Passing {
 	f.Helper()
-	got, err := f.relay().Passing(f.ctx, []event.LaneRef{l})
+	got, err := f.store.Passing(f.ctx, []event.LaneRef{l})
 	f.must(err)
 	f.same("lanes", len(got), 1)
 	return got[0]
@@ -87,7 +76,7 @@ func (f *fixture) passing(l event.LaneRef) eventstore.Passing {
 
 // fenced are all calls that name the parts that their caller holds, each as a change of one lane.
 func (f *fixture) fenced(held []eventstore.PartFence, l event.LaneRef) map[string]func() error {
-	r := f.relay()
+	r := f.store
 	return map[string]func() error{
 		"NotePublished": func() error {
 			return r.NotePublished(f.ctx, held, []eventstore.Published{{Lane: l, Through: 1, Look: base}})
@@ -99,11 +88,7 @@ func (f *fixture) fenced(held []eventstore.PartFence, l event.LaneRef) map[strin
 }
 
 // relaying are the calls of the roles of a relay.
-func relaying(s eventstore.Store, ctx context.Context) map[string]func() error {
-	r, ok := s.(eventstore.Relaying)
-	if !ok {
-		return nil
-	}
+func relaying(r eventstore.Store, ctx context.Context) map[string]func() error {
 	return map[string]func() error{
 		"Unpublished":   func() error { _, err := r.Unpublished(ctx, allParts(), 1); return err },
 		"ReadLanes":     func() error { _, err := r.ReadLanes(ctx, []eventstore.LaneRead{{Lane: orders, Limit: 1}}); return err },
@@ -164,7 +149,7 @@ var relays = whenRelayed([]check{
 		}
 		total := 0
 		for _, part := range allParts() {
-			got, err := f.relay().Unpublished(f.ctx, []event.Part{part}, eventstore.MaxLimit)
+			got, err := f.store.Unpublished(f.ctx, []event.Part{part}, eventstore.MaxLimit)
 			f.must(err)
 			f.same("lanes of part "+part.String(), len(got), ofPart[part])
 			for _, u := range got {
@@ -173,10 +158,10 @@ var relays = whenRelayed([]check{
 			total += len(got)
 		}
 		f.same("lanes", total, 100)
-		got, err := f.relay().Unpublished(f.ctx, allParts(), 7)
+		got, err := f.store.Unpublished(f.ctx, allParts(), 7)
 		f.must(err)
 		f.same("up to the limit", len(got), 7)
-		none, err := f.relay().Unpublished(f.ctx, nil, 7)
+		none, err := f.store.Unpublished(f.ctx, nil, 7)
 		f.must(err)
 		f.same("of no part", none, []eventstore.Unpublished{})
 	}},
@@ -203,20 +188,20 @@ var relays = whenRelayed([]check{
 		other := lane("payment", "b")
 		held := f.hold(1, orders, other)
 		f.publish(slices.Concat(f.events("order", "a", 2), f.events("payment", "b", 2))...)
-		f.must(f.relay().NotePublished(f.ctx, held, []eventstore.Published{{Lane: other, Through: 2}, {Lane: orders, Through: 1}}))
+		f.must(f.store.NotePublished(f.ctx, held, []eventstore.Published{{Lane: other, Through: 2}, {Lane: orders, Through: 1}}))
 		f.same("unpublished", f.unpublished(), []eventstore.Unpublished{unpublishedOf(orders, 1, 2)})
-		f.must(f.relay().NotePublished(f.ctx, held, nil))
-		f.must(f.relay().NotePublished(f.ctx, nil, nil))
+		f.must(f.store.NotePublished(f.ctx, held, nil))
+		f.must(f.store.NotePublished(f.ctx, nil, nil))
 	}},
 	{"a note above the last sequence is an error, and nothing is noted", func(f *fixture) {
 		other := lane("payment", "b")
 		held := f.hold(1, orders, other)
 		f.publish(slices.Concat(f.events("order", "a", 2), f.events("payment", "b", 2))...)
-		err := f.relay().NotePublished(f.ctx, held, []eventstore.Published{{Lane: orders, Through: 2}, {Lane: other, Through: 3}})
+		err := f.store.NotePublished(f.ctx, held, []eventstore.Published{{Lane: orders, Through: 2}, {Lane: other, Through: 3}})
 		if err == nil || errors.Is(err, eventstore.ErrStale) {
 			f.Fatalf("note gave %v", err)
 		}
-		if err := f.relay().NotePublished(f.ctx, f.hold(2, lane("order", "none")), []eventstore.Published{{Lane: lane("order", "none"), Through: 1}}); err == nil {
+		if err := f.store.NotePublished(f.ctx, f.hold(2, lane("order", "none")), []eventstore.Published{{Lane: lane("order", "none"), Through: 1}}); err == nil {
 			f.Fatal("a lane without records was noted")
 		}
 		f.same("unpublished", f.unpublished(), []eventstore.Unpublished{unpublishedOf(orders, 0, 2), unpublishedOf(other, 0, 2)})
@@ -261,8 +246,8 @@ var relays = whenRelayed([]check{
 		}
 		f.publish(f.events("order", other.Key, 1)...)
 		held := f.hold(2, other)
-		f.is(f.relay().NotePublished(f.ctx, held, []eventstore.Published{{Lane: other, Through: 1, Look: base}, {Lane: orders}}), eventstore.ErrStale)
-		f.is(f.relay().SetLooks(f.ctx, held, []eventstore.Look{{Lane: other, Due: base}, {Lane: orders}}), eventstore.ErrStale)
+		f.is(f.store.NotePublished(f.ctx, held, []eventstore.Published{{Lane: other, Through: 1, Look: base}, {Lane: orders}}), eventstore.ErrStale)
+		f.is(f.store.SetLooks(f.ctx, held, []eventstore.Look{{Lane: other, Due: base}, {Lane: orders}}), eventstore.ErrStale)
 		f.untouched(orders)
 		f.untouched(other)
 	}},
@@ -274,9 +259,9 @@ var relays = whenRelayed([]check{
 		f.publish(slices.Concat(f.events("order", "a", 1), f.events("order", other.Key, 1))...)
 		held := f.hold(1, orders, other)
 		f.raise(other.Part().Unit(), 2)
-		f.is(f.relay().NotePublished(f.ctx, held, []eventstore.Published{{Lane: orders, Through: 1, Look: base}}), eventstore.ErrStale)
-		f.is(f.relay().SetLooks(f.ctx, held, []eventstore.Look{{Lane: orders, Due: base}}), eventstore.ErrStale)
-		f.is(f.relay().AllLooksDue(f.ctx, held, base), eventstore.ErrStale)
+		f.is(f.store.NotePublished(f.ctx, held, []eventstore.Published{{Lane: orders, Through: 1, Look: base}}), eventstore.ErrStale)
+		f.is(f.store.SetLooks(f.ctx, held, []eventstore.Look{{Lane: orders, Due: base}}), eventstore.ErrStale)
+		f.is(f.store.AllLooksDue(f.ctx, held, base), eventstore.ErrStale)
 		f.untouched(orders)
 	}},
 	{"nothing that is committed while others note is lost", func(f *fixture) {
@@ -342,7 +327,7 @@ var relays = whenRelayed([]check{
 			{Lane: lane("order", "b"), Limit: 10}, {Lane: orders, After: 1, Limit: 2}, {Lane: lane("order", "none"), Limit: 1},
 			{Lane: backfillLane("order", "a"), Limit: 1}, {Lane: orders, After: 4, Limit: 1}, {Lane: orders, Limit: eventstore.MaxLimit},
 		}
-		got, err := f.relay().ReadLanes(f.ctx, asked)
+		got, err := f.store.ReadLanes(f.ctx, asked)
 		f.must(err)
 		f.same("runs", len(got), len(asked))
 		for i, a := range asked {
@@ -351,16 +336,16 @@ var relays = whenRelayed([]check{
 			f.same(fmt.Sprintf("run %d", i), got[i], want)
 		}
 		f.same("sizes", []int{len(got[0]), len(got[1]), len(got[2]), len(got[3]), len(got[4]), len(got[5])}, []int{2, 2, 0, 1, 0, 4})
-		none, err := f.relay().ReadLanes(f.ctx, nil)
+		none, err := f.store.ReadLanes(f.ctx, nil)
 		f.must(err)
 		f.same("none asked", none, [][]event.Envelope{})
 	}},
 	{"a bad limit is an error", func(f *fixture) {
 		for _, limit := range []int{0, -1, eventstore.MaxLimit + 1} {
-			_, read := f.relay().ReadLanes(f.ctx, []eventstore.LaneRead{{Lane: orders, Limit: 1}, {Lane: orders, Limit: limit}})
-			_, unpublished := f.relay().Unpublished(f.ctx, allParts(), limit)
-			_, due := f.relay().DueLooks(f.ctx, allParts(), base, limit)
-			_, listed := f.relay().ListDiverged(f.ctx, event.LaneRef{}, limit)
+			_, read := f.store.ReadLanes(f.ctx, []eventstore.LaneRead{{Lane: orders, Limit: 1}, {Lane: orders, Limit: limit}})
+			_, unpublished := f.store.Unpublished(f.ctx, allParts(), limit)
+			_, due := f.store.DueLooks(f.ctx, allParts(), base, limit)
+			_, listed := f.store.ListDiverged(f.ctx, event.LaneRef{}, limit)
 			for _, err := range []error{read, unpublished, due, listed} {
 				if err == nil {
 					f.Errorf("limit %d was taken", limit)

@@ -38,6 +38,16 @@ const (
 	ActsAfter         Call = "ActsAfter"
 	ListJobs          Call = "ListJobs"
 	StepJob           Call = "StepJob"
+	Unpublished       Call = "Unpublished"
+	ReadLanes         Call = "ReadLanes"
+	NotePublished     Call = "NotePublished"
+	DueLooks          Call = "DueLooks"
+	SetLooks          Call = "SetLooks"
+	AllLooksDue       Call = "AllLooksDue"
+	Passing           Call = "Passing"
+	Diverge           Call = "Diverge"
+	ListDiverged      Call = "ListDiverged"
+	Adopt             Call = "Adopt"
 )
 
 // Op is one call of a method.

@@ -26,7 +26,7 @@ var (
 func open(t *testing.T, plan faulty.Plan) *faulty.Store {
 	t.Helper()
 	s := faulty.Wrap(memory.Open(), plan)
-	if _, err := s.Start(t.Context(), eventstore.StartOptions{}); err != nil {
+	if _, err := s.Start(t.Context(), eventstore.StartOptions{Relayed: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop(context.Background()) })
@@ -54,12 +54,13 @@ func tail(t *testing.T, s eventstore.Store) event.Sequence {
 func TestWithoutFaultsItIsTheStoreBehind(t *testing.T) {
 	t.Parallel()
 	eventstoretest.Run(t, func(t *testing.T) eventstoretest.Harness {
-		s := faulty.Wrap(memory.Open(), nil)
+		data := memory.Open()
+		s := faulty.Wrap(data, nil)
 		id, err := s.Start(t.Context(), eventstore.StartOptions{Node: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return eventstoretest.Harness{Store: s, Identity: id, Reopen: func() eventstore.Store { return s }}
+		return eventstoretest.Harness{Store: s, Identity: id, Reopen: func() eventstore.Store { return faulty.Wrap(memory.Share(data), nil) }}
 	})
 }
 
@@ -184,11 +185,43 @@ func every(s *faulty.Store) map[faulty.Call]func(ctx context.Context) error {
 		faulty.ActsAfter:         func(ctx context.Context) error { _, err := s.ActsAfter(ctx, 0, 1); return err },
 		faulty.ListJobs:          func(ctx context.Context) error { _, err := s.ListJobs(ctx, 0, true, 1); return err },
 		faulty.StepJob:           func(ctx context.Context) error { _, _, err := s.StepJob(ctx, 1, 1); return err },
+		faulty.Unpublished:       func(ctx context.Context) error { _, err := s.Unpublished(ctx, nil, 1); return err },
+		faulty.ReadLanes:         func(ctx context.Context) error { _, err := s.ReadLanes(ctx, nil); return err },
+		faulty.NotePublished:     func(ctx context.Context) error { return s.NotePublished(ctx, nil, nil) },
+		faulty.DueLooks:          func(ctx context.Context) error { _, err := s.DueLooks(ctx, nil, time.Unix(1, 0), 1); return err },
+		faulty.SetLooks:          func(ctx context.Context) error { return s.SetLooks(ctx, nil, nil) },
+		faulty.AllLooksDue:       func(ctx context.Context) error { return s.AllLooksDue(ctx, nil, time.Unix(1, 0)) },
+		faulty.Passing:           func(ctx context.Context) error { _, err := s.Passing(ctx, nil); return err },
+		faulty.Diverge:           func(ctx context.Context) error { return diverge(ctx, s) },
+		faulty.ListDiverged:      func(ctx context.Context) error { _, err := s.ListDiverged(ctx, event.LaneRef{}, 1); return err },
+		faulty.Adopt:             func(ctx context.Context) error { return adopt(ctx, s) },
 	}
 }
 
 func raise(ctx context.Context, s eventstore.Store) error {
 	_, err := s.Raise(ctx, []eventstore.Ask{{Unit: unit, Generation: 5}})
+	return err
+}
+
+// diverge notes that a lane diverged, as the owner of its part.
+func diverge(ctx context.Context, s eventstore.Store) error {
+	part := orders.Part()
+	known, err := s.Recover(ctx, []eventstore.Ask{{Unit: part.Unit()}})
+	if err != nil {
+		return err
+	}
+	held := eventstore.PartFence{Part: part, Generation: known[0].Generation + 1}
+	if _, err := s.Raise(ctx, []eventstore.Ask{{Unit: part.Unit(), Generation: held.Generation}}); err != nil {
+		return err
+	}
+	return s.Diverge(ctx, []eventstore.PartFence{held}, eventstore.Divergence{Lane: orders, Sequence: 1, EventID: "lost"})
+}
+
+func adopt(ctx context.Context, s eventstore.Store) error {
+	if err := diverge(ctx, s); err != nil {
+		return err
+	}
+	_, err := s.Adopt(ctx, orders, "ann", "the backup of monday")
 	return err
 }
 

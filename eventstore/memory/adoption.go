@@ -150,7 +150,9 @@ func (d *data) renumberRecords(l *lane, a eventstore.Adoption) {
 		r := *old
 		r.Sequence += a.Shift
 		records = append(records, &r)
-		d.log[d.logAfter(r.position-1)] = &r
+		if r.position > 0 { // a void of an adoption is not in the log
+			d.log[d.logAfter(r.position-1)] = &r
+		}
 		if r.Stream.IsZero() {
 			continue
 		}

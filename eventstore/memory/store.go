@@ -26,10 +26,7 @@ type core struct {
 	data
 }
 
-var (
-	_ eventstore.Store    = (*Store)(nil)
-	_ eventstore.Relaying = (*Store)(nil)
-)
+var _ eventstore.Store = (*Store)(nil)
 
 // Open makes an empty store.
 func Open() *Store {

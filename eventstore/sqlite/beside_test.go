@@ -15,6 +15,8 @@ type owning interface {
 	eventstore.Units
 	eventstore.Lanes
 	eventstore.ProjectionBuilds
+	eventstore.Relays
+	eventstore.Divergences
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
 }

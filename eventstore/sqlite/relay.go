@@ -11,8 +11,6 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-var _ eventstore.Relaying = (*Store)(nil)
-
 // relay notes what is committed from now on, if on; what was committed while nobody noted it is found here. It is part of the start.
 func (c *connection) relay(on bool) error {
 	var was bool
