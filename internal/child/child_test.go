@@ -31,13 +31,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// parent starts a program that starts another, and tells where.
+// parent starts a program that does not heed what it is asked to, and tells where.
 func parent() error {
-	h, err := child.NewHome("keyhold-child", "KILL", nil)
+	h, err := child.NewHome("keyhold-child", "TERM", nil)
 	if err != nil {
 		return err
 	}
-	p, err := h.Start(filepath.Join(h.Dir, "log"), nil, "sleep", "1000")
+	p, err := h.Start(filepath.Join(h.Dir, "log"), nil, "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
 	if err != nil {
 		return err
 	}
