@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Tells since when this server remembers, and begins anew where it may have forgotten: there is no birth, or another one's (a server that
--- was restarted, a replica that was promoted), or one that lies ahead of the clock.
+-- was restarted, a replica that was promoted), or one that lies ahead of the clock. A server that gets its first replica takes another id as
+-- well, which cannot be told from these: it costs one TTL without new leases.
 --
 -- KEYS   the birth of this server
 -- ARGV   a text that nobody else gives, without spaces
