@@ -29,7 +29,7 @@ type Config struct {
 	Timeout     time.Duration // of a call of store or broker; default 10 s
 
 	Observer Observer
-	Logger   *slog.Logger     // default: discards
+	Logger   *slog.Logger     // of what no Observer is told; default: discards
 	Now      func() time.Time // default time.Now
 }
 
@@ -48,7 +48,7 @@ type Broker interface {
 	Subscribers(ctx context.Context, categories []string) (map[string][]transport.Subscriber, error)
 }
 
-// Observer is told what a relay does. Its functions must not block; any may be nil.
+// Observer is told what a relay does. Its functions must not block; any may be nil: then it is logged.
 type Observer struct {
 	Relayed   func(category string, records int)                          // appended to a stream, for the first time or again
 	Healed    func(lane event.LaneRef)                                    // the broker had lost something of it, and has it again

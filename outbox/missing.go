@@ -100,11 +100,10 @@ func (r *Relay) serveOne(ctx context.Context, w transport.Wanted) error {
 		if err := r.cfg.Broker.Serve(ctx, w, run); err != nil {
 			return fmt.Errorf("serve %s above %d to %s: %w", w.Lane, w.After, w.Unit, err)
 		}
-		if len(run) == 0 {
-			r.cfg.Logger.Error("a subscriber of another application misses events that are kept no longer", "unit", w.Unit, "lane", w.Lane, "after", w.After)
-		}
 		if f := r.cfg.Observer.Served; f != nil {
 			f(w, len(run))
+		} else if len(run) == 0 {
+			r.cfg.Logger.Error("a subscriber of another application misses events that are kept no longer", "unit", w.Unit, "lane", w.Lane, "after", w.After)
 		}
 		return nil
 	})

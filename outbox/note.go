@@ -91,9 +91,10 @@ func (r *Relay) stale(err error, p event.Part, g event.Generation) bool {
 		r.mu.held[p] = 0
 	}
 	r.mu.Unlock()
-	r.cfg.Logger.Warn("a part is relayed by another node", "part", p, "generation", g)
 	if f := r.cfg.Observer.Stale; f != nil {
 		f(p)
+	} else {
+		r.cfg.Logger.Warn("a part is another node's by now, and is relayed there", "part", p, "generation", g)
 	}
 	return true
 }

@@ -40,7 +40,7 @@ func TestCommitsOfOthersAreFoundWithinALook(t *testing.T) {
 		w.holder("a")
 		settle()
 		w.commit(3, orders)
-		after(260 * time.Millisecond)
+		w.after(260 * time.Millisecond)
 		w.published(orders, 0)
 	})
 }
@@ -68,7 +68,7 @@ func TestHoldersOfOtherPartsAreTold(t *testing.T) {
 			t.Fatal("the two lanes must be in two parts")
 		}
 		n.Committed(w.commit(1, orders, others))
-		after(time.Second)
+		w.after(time.Second)
 		w.published(orders, 0)
 		w.noted(others, 0)
 		w.same("told", []event.Part{others.Part()}, n.mu.told)
@@ -94,7 +94,7 @@ func TestNothingIsDoneForAPartThatWasDropped(t *testing.T) {
 		n.Drop(orders.Part())
 		n.Committed(w.commit(1, orders, others))
 		n.Look(orders.Part())
-		after(time.Minute)
+		w.after(time.Minute)
 		w.noted(orders, 0)
 		w.same("stream", []event.Envelope{}, w.server.Stream(orders))
 		w.published(others, 0)
@@ -127,7 +127,7 @@ func TestDropWaitsForTheCallUnderWay(t *testing.T) {
 		close(leave)
 		<-dropped
 		w.noted(orders, 0)
-		after(time.Second)
+		w.after(time.Second)
 		w.noted(orders, 0)
 	})
 }
@@ -142,7 +142,7 @@ func TestACategoryOfNobodyIsNotSentOnlyNoted(t *testing.T) {
 		if n := calls.of("append"); n != 0 {
 			t.Errorf("%d lanes were appended to", n)
 		}
-		after(time.Minute)
+		w.after(time.Minute)
 		w.same("looks", []eventstore.Look{}, w.looks())
 	})
 }
@@ -153,7 +153,7 @@ func TestWhoSubscribesLaterGetsWhatWasNotSent(t *testing.T) {
 		n.Committed(w.commit(3, notes))
 		settle()
 		w.register(eventstore.Handler{Name: "archive", Kind: eventstore.EventHandler, Categories: []string{"note"}})
-		after(2 * time.Second)
+		w.after(2 * time.Second)
 		w.published(notes, 0)
 		if !w.server.IsBusy(event.Unit{Name: "archive", Key: "k-1"}) {
 			t.Error("it has no work")
@@ -173,7 +173,7 @@ func TestWhoSubscribesWhileItIsSentIsFoundOut(t *testing.T) {
 		settle()
 		w.noted(notes, 2)
 		w.same("not sent", 0, len(w.server.Stream(notes)))
-		after(32 * time.Second)
+		w.after(32 * time.Second)
 		w.published(notes, 1)
 	})
 }
@@ -252,7 +252,7 @@ func TestAStreamBeginsNoFurtherBackThanItMayBeLong(t *testing.T) {
 func TestAKeyThatNoBrokerCanHoldIsAbandoned(t *testing.T) {
 	inWorld(t, func(w *world) {
 		bad := event.LaneRef{Category: "order", Key: "a:b"}
-		n := w.holder("a")
+		n := w.holder("a", rarely)
 		n.Committed(w.commit(2, bad, orders))
 		settle()
 		w.published(orders, 0)
@@ -262,12 +262,12 @@ func TestAKeyThatNoBrokerCanHoldIsAbandoned(t *testing.T) {
 				t.Errorf("#%d is no void", e.Sequence)
 			}
 		}
-		left, err := w.store.Abandoned(t.Context(), event.Position{}, 10)
+		left, err := w.store.Abandoned(w.Context(), event.Position{}, 10)
 		w.must("abandoned", err)
 		if len(left) != 2 || left[0].Reason == "" || len(n.mu.abandoned) != 2 {
 			t.Errorf("abandoned %+v, told %v", left, n.mu.abandoned)
 		}
-		after(time.Hour)
+		w.after(time.Hour)
 		w.same("stream", 0, len(w.server.Stream(bad)))
 	})
 }
@@ -282,7 +282,7 @@ func TestAStaleHolderNotesNothingAndGivesUpThatPartAlone(t *testing.T) {
 		settle()
 		w.published(others, 0)
 		w.same("stale", []event.Part{orders.Part()}, n.mu.stale)
-		after(time.Second)
+		w.after(time.Second)
 		w.published(orders, 0)
 		n.Committed(w.commit(1, orders))
 		w.same("told", []event.Part{orders.Part()}, n.mu.told)
@@ -297,7 +297,7 @@ func TestTwoRelaysOfOnePartDoNoHarm(t *testing.T) {
 			a.Committed(tails)
 			b.Committed(tails)
 		}
-		after(time.Second)
+		w.after(time.Second)
 		w.published(orders, 0)
 		w.published(others, 0)
 		if len(a.mu.diverged)+len(b.mu.diverged) > 0 {

@@ -341,11 +341,12 @@ func (r *Relay) diverge(ctx context.Context) {
 		}
 		r.diverged[j.lane] = struct{}{}
 		j.next, j.has = stepDone, j.done
-		r.cfg.Logger.Error("the broker has events that the store has not: the store has gone back in time. Nothing of this lane is sent until somebody adopts it",
-			"lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID)
 		if f := r.cfg.Observer.Diverged; f != nil {
 			f(d)
+			continue
 		}
+		r.cfg.Logger.Error("the broker has events that the store has not: the store has gone back in time. Nothing of this lane is sent until somebody adopts it",
+			"lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID)
 	}
 }
 
@@ -363,6 +364,8 @@ func (r *Relay) abandon(ctx context.Context) {
 				}
 				if f := r.cfg.Observer.Abandoned; f != nil {
 					f(j.lane, j.run[i].Sequence, reason)
+				} else {
+					r.cfg.Logger.Error("an event cannot be sent: no broker can hold its lane. It is abandoned", "lane", j.lane, "sequence", j.run[i].Sequence, "reason", reason)
 				}
 			}
 			return nil
@@ -371,7 +374,6 @@ func (r *Relay) abandon(ctx context.Context) {
 			r.trouble(ctx, "abandon what cannot be sent", err)
 			continue
 		}
-		r.cfg.Logger.Error("events cannot be sent: no broker can hold their lane. They are abandoned", "lane", j.lane, "reason", reason, "events", len(j.run))
 		j.abandoned()
 	}
 }
@@ -417,9 +419,10 @@ func (r *Relay) ended(j *job, now time.Time) {
 	}
 	r.mu.Unlock()
 	if j.mends && j.has >= j.noted {
-		r.cfg.Logger.Info("the broker had lost entries, and has them again", "lane", j.lane)
 		if f := r.cfg.Observer.Healed; f != nil {
 			f(j.lane)
+		} else {
+			r.cfg.Logger.Warn("the broker had lost events of a lane, and has them again", "lane", j.lane)
 		}
 	}
 }
@@ -429,11 +432,10 @@ func (r *Relay) trouble(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil || errors.Is(err, errDropped) {
 		return
 	}
-	if r.pause.gap == 0 {
+	if f := r.cfg.Observer.Trouble; f != nil {
+		f(what, err)
+	} else if r.pause.gap == 0 {
 		r.cfg.Logger.Warn("relay: "+what+": tried again", "error", err)
 	}
 	r.pause = r.pause.longer(r.cfg.Now(), firstPause, longestPause)
-	if f := r.cfg.Observer.Trouble; f != nil {
-		f(what, err)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/outbox"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
@@ -31,6 +32,7 @@ type world struct {
 	id     eventstore.Identity
 	server *brokertest.Server
 	made   int
+	after  func(time.Duration) // lets time pass, and waits until nobody has anything to do at once
 }
 
 var (
@@ -43,7 +45,14 @@ var (
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newWorld(t, brokertest.Config{RealTime: true})) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, brokertest.Config{RealTime: true})
+		w.after = func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		test(w)
+	})
 }
 
 func newWorld(t testing.TB, c brokertest.Config) *world {
@@ -255,12 +264,6 @@ func (n *node) fences() []eventstore.PartFence {
 // settle waits until nobody has anything to do at once.
 func settle() { synctest.Wait() }
 
-// after lets time pass.
-func after(d time.Duration) {
-	time.Sleep(d) // of the bubble
-	synctest.Wait()
-}
-
 // count counts calls by kind.
 type count struct {
 	mu    sync.Mutex
@@ -282,4 +285,8 @@ func (c *count) of(op string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[op]
+}
+
+func holding(u event.Unit, g event.Generation) partitions.Held {
+	return partitions.Held{Unit: u, Generation: g}
 }
