@@ -123,11 +123,12 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 	}
 	t, ok := a.cfg.Transport.(bound)
 	if !ok {
-		return nil, nil, fmt.Errorf("transport %q delivers from no store: use local.New() or inline.New()", a.cfg.Transport.Name())
+		return nil, nil, fmt.Errorf("transport %q delivers from no store: use local.New(), redis.Open(url) or inline.New()", a.cfg.Transport.Name())
 	}
 
+	_, relayed := a.cfg.Transport.(transport.Broker)
 	id, err := a.cfg.Store.Start(ctx, eventstore.StartOptions{
-		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Observe: a.storeNotice,
+		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Observe: a.storeNotice,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +153,7 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := a.checkProjections(ctx, in, p); err != nil {
 		return err
 	}
-	saved, err := a.register(ctx, p, r.router.types, id)
+	saved, err := a.registerAmong(ctx, p, r.router.types, id)
 	if err != nil {
 		return err
 	}
@@ -167,28 +168,42 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	}
 	r.acts.from(last)
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
+	others, err := r.carried(ctx, p, id)
+	if err != nil {
+		return err
+	}
 	runtime, err := actors.NewRuntime(actors.Config{
 		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: r.router.types, Keys: a.cfg.keyRules(), Route: r.router.Route,
-		Committed: r.committed, Listed: listed(saved), Observer: a.observer(), Logger: a.cfg.Logger,
+		Committed: r.committed, Listed: listed(saved), Revision: saved.Revision, Others: others, Observer: a.observer(), Logger: a.cfg.Logger,
 		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize, MaxCrashes: a.cfg.MaxCrashes,
 	})
 	if err != nil {
 		return err
 	}
 	r.runtime = runtime
-	r.carrier = &alone{r: r, node: transport.Node{
-		Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault,
-	}}
+	switch c := r.carrier.(type) {
+	case *alone:
+		c.node = transport.Node{Subscriptions: p.subscriptions, Wake: runtime.Wake, Drive: runtime.Drive, Report: a.transportFault}
+	case *shared:
+		if err := c.with(p, runtime, t.Port(), id); err != nil {
+			return err
+		}
+	}
 	if err := runtime.Start(ctx); err != nil {
 		return err
 	}
 	if err := r.watch(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(projections.Start(ctx), a.reportProjections(ctx)); err != nil {
+	if r.carrier.does(dutyProjections) {
+		if err := projections.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.reportProjections(ctx); err != nil {
 		return err
 	}
-	if err := a.retention.Start(ctx, a.retain); err != nil {
+	if err := a.retention.Start(ctx, r.retain); err != nil {
 		return err
 	}
 	if err := a.reportHalts(ctx); err != nil {
@@ -198,6 +213,33 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 		return err
 	}
 	return errors.Join(a.rousing.Start(ctx), a.looking.Start(ctx, r.look), a.jobbing.Start(ctx, r.jobs.run))
+}
+
+// carried makes what carries to the units, and gives what the units are to tell it.
+func (r *running) carried(ctx context.Context, p *plan, id eventstore.Identity) (actors.Others, error) {
+	broker, ok := r.app.cfg.Transport.(transport.Broker)
+	if !ok {
+		r.carrier = &alone{r: r}
+		return actors.Others{}, nil
+	}
+	c, err := r.app.share(ctx, r, p, id, broker)
+	if err != nil {
+		return actors.Others{}, errors.Join(err, broker.Stop(context.WithoutCancel(ctx)))
+	}
+	r.carrier = c
+	return c.others(), nil
+}
+
+// registerAmong registers, and does it again when another process registered at the same time: nodes may well start together.
+func (a *App) registerAmong(ctx context.Context, p *plan, types *codec.Registry, id eventstore.Identity) (saved eventstore.Registered, err error) {
+	const most = 50
+	for range most {
+		saved, err = a.register(ctx, p, types, id)
+		if _, again := errors.AsType[*eventstore.RegistryError](err); !again || ctx.Err() != nil {
+			break
+		}
+	}
+	return saved, err
 }
 
 // register compares the plan with the store's registry and saves it there.
@@ -226,13 +268,16 @@ func (a *App) register(ctx context.Context, p *plan, types *codec.Registry, id e
 	if err := a.cfg.Store.SaveRegistry(ctx, r.save, r.starts); err != nil {
 		return eventstore.Registered{}, fmt.Errorf("save registry: %w", err)
 	}
+	if stored, err = a.cfg.Store.LoadRegistry(ctx); err != nil { // at the revision that this made
+		return eventstore.Registered{}, fmt.Errorf("load registry: %w", err)
+	}
 	for _, hint := range r.hints {
 		a.cfg.Logger.Info(hint)
 	}
 	for _, warning := range r.warnings {
 		a.cfg.Logger.Warn(warning)
 	}
-	return r.save, nil
+	return stored, nil
 }
 
 // Running reports whether the application is started and takes work.
@@ -251,12 +296,13 @@ func (a *App) live() (*running, error) {
 }
 
 // retain deletes, now and then, what the store keeps no longer than Retention.
-func (a *App) retain(ctx context.Context) {
+func (r *running) retain(ctx context.Context) {
+	a := r.app
 	const every, batch = 10 * time.Minute, 1000
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		for n := batch; n > 0 && ctx.Err() == nil; {
+		for n := batch; n > 0 && ctx.Err() == nil && r.carrier.does(dutyPurge); {
 			var err error
 			if n, err = a.cfg.Store.Purge(ctx, time.Now().Add(-a.cfg.Retention), batch); err != nil && ctx.Err() == nil {
 				a.cfg.Logger.Warn("purge: will try again", "error", err, "in", every)

@@ -15,8 +15,8 @@ import (
 // Config is what an [App] is made of. Name, Store and Transport must be set; zero fields take their default.
 type Config struct {
 	Name      string              // of the application, the same on all its nodes; a name by the rules of categories
-	Store     eventstore.Store    // sqlite.Open("orders.db"), memory.Open()
-	Transport transport.Transport // local.New(), inline.New()
+	Store     eventstore.Store    // sqlite.Open("orders.db"), postgres.Open(url), memory.Open()
+	Transport transport.Transport // local.New(), redis.Open(url), inline.New()
 
 	Node           string // of this process in messages; default Name@host
 	Wait           bool   // wait while another process has the store open, instead of refusing to start
@@ -30,6 +30,8 @@ type Config struct {
 	// before that event; default 3.
 	MaxCrashes  int
 	DrainWithin time.Duration // how long Main lets work in hand finish after SIGTERM; default 20 s
+	// HealAfter is the longest that an event which a broker has lost, and which nobody has asked for, stays lost; default 30 s.
+	HealAfter time.Duration
 	// Retention is how long replies and records that no entity's stream holds are kept once every handler has passed them;
 	// default 7 days.
 	Retention time.Duration
@@ -52,6 +54,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.DrainWithin == 0 {
 		c.DrainWithin = 20 * time.Second
+	}
+	if c.HealAfter == 0 {
+		c.HealAfter = 30 * time.Second
 	}
 	if c.Retention == 0 {
 		c.Retention = 7 * 24 * time.Hour
@@ -87,10 +92,10 @@ func (c Config) faults() error {
 		add("Name: %w", err)
 	}
 	if c.Store == nil {
-		add("Store is nil: set sqlite.Open(path), or memory.Open() in tests")
+		add("Store is nil: set sqlite.Open(path) or postgres.Open(url), or memory.Open() in tests")
 	}
 	if c.Transport == nil {
-		add("Transport is nil: set local.New(), or inline.New() in tests")
+		add("Transport is nil: set local.New() or redis.Open(url), or inline.New() in tests")
 	}
 	if err := c.keyRules().Validate(); err != nil {
 		add("BackfillSuffix: %w", err)
@@ -98,7 +103,7 @@ func (c Config) faults() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"IdleAfter", c.IdleAfter}, {"DrainWithin", c.DrainWithin}, {"Retention", c.Retention}} {
+	}{{"IdleAfter", c.IdleAfter}, {"DrainWithin", c.DrainWithin}, {"Retention", c.Retention}, {"HealAfter", c.HealAfter}} {
 		if d.v < 0 {
 			add("%s is %v: it cannot be negative", d.name, d.v)
 		}

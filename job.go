@@ -96,6 +96,10 @@ func (j *jobs) run(ctx context.Context) {
 
 // turn does one batch of each job that is due.
 func (j *jobs) turn(ctx context.Context, reread bool) error {
+	if !j.r.carrier.does(dutyJobs) { // another node takes the steps; this one begins when it takes over
+		clear(j.work)
+		return nil
+	}
 	if reread {
 		if err := j.read(ctx); err != nil {
 			return err

@@ -97,9 +97,10 @@ type Node struct {
 	mu struct {
 		sync.Mutex
 		draining bool
-		woken    map[event.Unit]struct{} // by others, to be looked at
-		marks    map[event.Unit]struct{} // others are to be told that these have work
-		rest     map[event.Unit]bool     // to be noted as waiting for a person, or not any more
+		woken    map[event.Unit]struct{}  // by others, to be looked at
+		held     map[event.Unit]time.Time // by others, until then at the latest
+		marks    map[event.Unit]struct{}  // others are to be told that these have work
+		rest     map[event.Unit]bool      // to be noted as waiting for a person, or not any more
 		unfit    map[event.Unit]unfit
 		wants    []event.Unit
 		counted  map[string]bool // categories that were warned of
@@ -133,6 +134,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Self.Names = slices.Sorted(slices.Values(cfg.Self.Names))
 	n := &Node{cfg: cfg, traits: traits, rescan: make(chan struct{}, 1), rebeat: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
+	n.mu.held = map[event.Unit]time.Time{}
 	n.mu.woken, n.mu.marks = map[event.Unit]struct{}{}, map[event.Unit]struct{}{}
 	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
 	n.placement.Store(new(Placement))
@@ -219,6 +221,16 @@ func (n *Node) Wake(u event.Unit) {
 		return
 	}
 	n.mu.woken[u] = struct{}{}
+	n.mu.Unlock()
+	token(n.rescan)
+}
+
+// Held says that another node holds a unit that was wanted here, or that nobody is granted it, for so long at most. It never blocks.
+func (n *Node) Held(u event.Unit, most time.Duration) {
+	n.mu.Lock()
+	if !n.mu.draining {
+		n.mu.held[u] = n.cfg.Now().Add(most)
+	}
 	n.mu.Unlock()
 	token(n.rescan)
 }

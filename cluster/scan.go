@@ -25,6 +25,9 @@ func (n *Node) runScanning(ctx context.Context) {
 		}
 		units, all := n.takeWoken()
 		now := n.cfg.Now()
+		for u, until := range n.takeHeld() {
+			contest.See(now, Seen{Unit: u, Rank: n.rank(u), Left: max(until.Sub(now), time.Millisecond)})
+		}
 		if all || !now.Before(next) {
 			next = now.Add(n.traits.Heartbeat)
 			if err := n.scan(ctx, contest); err != nil && ctx.Err() == nil {
@@ -60,6 +63,17 @@ func (n *Node) takeWoken() (units []event.Unit, all bool) {
 	}
 	clear(n.mu.woken)
 	return units, all
+}
+
+func (n *Node) takeHeld() map[event.Unit]time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.mu.held) == 0 {
+		return nil
+	}
+	held := n.mu.held
+	n.mu.held = map[event.Unit]time.Time{}
+	return held
 }
 
 func (n *Node) setWants(units []event.Unit) {

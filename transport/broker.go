@@ -22,10 +22,18 @@ type Broker interface {
 	// Connect reaches the broker and refuses, saying what to do, one that cannot keep what it promises: an eviction policy that drops keys, a version
 	// that is too old, an account that may not run what is needed. It is idempotent.
 	Connect(ctx context.Context) error
+	// Limits are as configured; they never change.
+	Limits() Limits
 	BrokerStreams
 	Registrations
 	Work
 	Membership
+}
+
+// Limits are what a broker keeps at most.
+type Limits struct {
+	MaxAhead    int           // entries of a stream, read or not
+	RetireAfter time.Duration // how long what nobody uses any more is kept
 }
 
 // BrokerStreams are the streams of lanes.
