@@ -298,7 +298,11 @@ func (f *fixture) increment() error {
 		return err
 	}
 	var n int
-	if err := door.QueryRowContext(f.ctx, `SELECT n FROM shipments WHERE id = $1`, "a").Scan(&n); err != nil {
+	read := `SELECT n FROM shipments WHERE id = $1`
+	if f.harness.Postgres {
+		read += ` FOR UPDATE` // there others write beside: an application locks what it goes by
+	}
+	if err := door.QueryRowContext(f.ctx, read, "a").Scan(&n); err != nil {
 		return err
 	}
 	if _, err := door.ExecContext(f.ctx, `UPDATE shipments SET n = $1 WHERE id = $2`, n+1, "a"); err != nil {

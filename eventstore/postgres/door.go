@@ -126,14 +126,18 @@ func (v *visit) class(err error) error {
 	return trouble(err)
 }
 
-// open begins a visit.
+// visit begins one.
 func (o *opened) visit(ctx context.Context) (*visit, error) {
+	if !o.hands.enter() {
+		return nil, eventstore.ErrClosed
+	}
 	v := &visit{opened: o, mark: newMark(), used: time.Now()}
 	v.ctx, v.stop = within(ctx, o.ending)
 	var err error
 	if v.conn, err = o.doors.Conn(v.ctx); err != nil {
+		defer o.hands.leave()
 		defer v.stop()
-		return nil, ended(v.ctx, err)
+		return nil, trouble(ended(v.ctx, err))
 	}
 	err = v.conn.Raw(func(behind any) error {
 		v.raw = behind.(*stdlib.Conn).Conn()
@@ -143,7 +147,7 @@ func (o *opened) visit(ctx context.Context) (*visit, error) {
 		err = v.begin()
 	}
 	if err != nil {
-		err = ended(v.ctx, err)
+		err = trouble(ended(v.ctx, err))
 		v.end(err)
 		return nil, err
 	}
@@ -186,6 +190,7 @@ func (v *visit) end(why error) {
 		rollback(v.raw)
 	}
 	_ = v.conn.Close() // the pool closes what is still in a transaction
+	v.opened.hands.leave()
 }
 
 // ready closes what the application left open, and reports why nothing can be committed.

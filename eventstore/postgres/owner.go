@@ -223,9 +223,13 @@ func (o *owner) isGone() bool {
 // rest ends the watch.
 func (o *owner) rest(ctx context.Context) error { return o.loop.Stop(ctx) }
 
-// close gives the place up.
+// close gives the place up: at once, where the server still answers, for a session ends some time after its connection.
 func (o *owner) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	return o.conn.Close(ctx)
+	_, err := o.conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	if isLost(err) {
+		err = nil // which gives it up as well
+	}
+	return errors.Join(err, o.conn.Close(ctx))
 }

@@ -25,7 +25,7 @@ func TestStoreKeepsThePromisesOfThePort(t *testing.T) {
 		}
 		last := store
 		return eventstoretest.Harness{
-			Store: store, Identity: id,
+			Store: store, Identity: id, Postgres: true,
 			Reopen: func() eventstore.Store {
 				last = process(t, config)
 				return last

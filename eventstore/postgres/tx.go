@@ -38,12 +38,7 @@ func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 	case t.visit != nil:
 		return door{t.visit}, t.visit.ctx.Err()
 	}
-	if !t.opened.hands.enter() {
-		t.failed = eventstore.ErrClosed
-		return nil, t.failed
-	}
 	if t.visit, t.failed = t.opened.visit(ctx); t.failed != nil {
-		t.opened.hands.leave()
 		return nil, t.failed
 	}
 	return door{t.visit}, nil
@@ -61,7 +56,6 @@ func (t *tx) Commit(ctx context.Context, c eventstore.Changes) (eventstore.Commi
 	}
 	t.ended = true
 	if t.visit != nil {
-		defer t.opened.hands.leave()
 		return t.visit.commit(ctx, &c)
 	}
 	if !t.opened.hands.enter() {
@@ -88,7 +82,6 @@ func (t *tx) Rollback() error {
 		return nil
 	}
 	t.ended = true
-	defer t.opened.hands.leave()
 	t.visit.mu.Lock()
 	defer t.visit.mu.Unlock()
 	t.visit.end(eventstore.ErrEnded)
