@@ -65,8 +65,8 @@ func at(answer []any, i int) any {
 }
 
 func packAcquire(p *port, c *call, requests []*request) {
-	c.server = p.c.servers.of(requests[0].tenure.lease)
-	c.args = append(c.args, p.c.birthKey(c.server), p.t.cfg.TTL.Milliseconds(), p.c.owner)
+	c.aim = func(c *call, s *server) { c.args[0] = p.c.birthKey(s) }
+	c.args = append(c.args, "", p.t.cfg.TTL.Milliseconds(), p.c.owner)
 	for _, r := range requests {
 		c.keys = append(c.keys, r.tenure.lease, r.tenure.counter)
 		c.args = append(c.args, r.asked.(event.Generation).String())

@@ -51,10 +51,17 @@ type call struct {
 	script *script // nil: args are a command of Redis' own
 	keys   []string
 	args   []any
-	server *server // where it is to run, whatever its keys; nil: at the first key's
+	server *server              // where it is to run, whatever its keys; nil: at the first key's
+	aim    func(*call, *server) // sets what depends on the server, before it is sent there; may be nil
 
 	reply any
 	err   error // as the server gave it
+}
+
+func (c *call) aimAt(s *server) {
+	if c.aim != nil {
+		c.aim(c, s)
+	}
 }
 
 // redirections is how often a call follows a slot that moved.
@@ -79,6 +86,9 @@ func (s *servers) runAll(ctx context.Context, on via, calls []*call) {
 		if at == nil {
 			s.unknownSlots(ctx, group)
 			continue
+		}
+		for _, c := range group {
+			c.aimAt(at)
 		}
 		s.send(ctx, on(at), group, false)
 		for _, c := range group {
@@ -160,6 +170,7 @@ func (s *servers) settle(ctx context.Context, on via, at *server, c *call) {
 				return
 			}
 			at = to
+			c.aimAt(at)
 			s.send(ctx, on(at), []*call{c}, false)
 		case codeAsk:
 			to, err := s.moved(at, c.err.Error())
@@ -167,6 +178,7 @@ func (s *servers) settle(ctx context.Context, on via, at *server, c *call) {
 				c.err = errors.Join(c.err, err)
 				return
 			}
+			c.aimAt(to)
 			s.sendAsking(ctx, on(to), c)
 		default:
 			if s.cluster && c.err != nil && (codeOf(c.err) == "CLUSTERDOWN" || codeOf(c.err) == "READONLY" || unreached(c.err)) {

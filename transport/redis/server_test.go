@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/child"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/partitions"
+)
+
+// TestSlotThatMovesIsFollowed: while its keys go from one server to another, and after that.
+func TestSlotThatMovesIsFollowed(t *testing.T) {
+	t.Parallel()
+	a := redisserver.Run(t, redisserver.Options{Cluster: true})
+	b := redisserver.Run(t, redisserver.Options{Cluster: true})
+	w, node := newWorld(t, a, Config{})
+	idA, idB := join(t, a, b)
+	w.publish(orders, 3, "shipping")
+	h := w.acquire(node, shipping)
+	w.fetch(node, h, 1, place(orders, 0)) // a lane without a stream would make it a call for keys that are not there yet, which waits
+
+	slot := slotOf(w.lease(shipping))
+	do(t, b, "CLUSTER", "SETSLOT", slot, "IMPORTING", idA)
+	do(t, a, "CLUSTER", "SETSLOT", slot, "MIGRATING", idB)
+	host, port, _ := strings.Cut(b.Addr(), ":")
+	move := func(keys ...any) {
+		do(t, a, "MIGRATE", append([]any{host, port, "", 0, 5000, "KEYS"}, keys...)...)
+	}
+	move(w.lease(shipping))
+	if _, err := node.Port().Fetch(t.Context(), h, []event.Position{place(orders, 0)}, 1); codeOf(err) != "TRYAGAIN" || errors.Is(err, partitions.ErrUnknown) {
+		t.Errorf("half of it moved: got %v, want TRYAGAIN", err)
+	}
+	move(w.counter(shipping), w.stream(orders))
+	check := func(when string, at event.Sequence) {
+		t.Helper()
+		if err := node.Port().Renew(t.Context(), []partitions.Held{h})[0]; err != nil {
+			t.Errorf("%s: renew: %v", when, err)
+		}
+		if got := w.advance(node, h, 1, place(orders, at)); sequences(got.Entries) != run(orders, at+1, at+1) {
+			t.Errorf("%s: got %s", when, sequences(got.Entries))
+		}
+	}
+	check("asked for elsewhere", 1)
+	if node.conn.Load().servers.of(w.lease(shipping)).addr != a.Addr() {
+		t.Error("the slot counts as moved already")
+	}
+	do(t, b, "CLUSTER", "SETSLOT", slot, "NODE", idB)
+	do(t, a, "CLUSTER", "SETSLOT", slot, "NODE", idB)
+	check("moved", 2)
+	if node.conn.Load().servers.of(w.lease(shipping)).addr != b.Addr() {
+		t.Error("the slot does not count as moved")
+	}
+	if got, err := node.Port().Acquire(t.Context(), shipping, 0); err != nil || !got.Forgot {
+		t.Errorf("the other server begins to remember: %+v, %v", got, err)
+	}
+	w.release(node, h, false)
+}
+
+// join makes one cluster of two, in which the first has all slots.
+func join(t *testing.T, a, b *redisserver.Server) (idA, idB string) {
+	t.Helper()
+	do(t, b, "CLUSTER", "FLUSHSLOTS")
+	host, port, _ := strings.Cut(a.Addr(), ":")
+	do(t, b, "CLUSTER", "MEET", host, port)
+	idA, idB = do(t, a, "CLUSTER", "MYID").(string), do(t, b, "CLUSTER", "MYID").(string)
+	for _, s := range []*redisserver.Server{a, b} {
+		for t.Context().Err() == nil {
+			nodes := do(t, s, "CLUSTER", "NODES").(string)
+			if strings.Contains(nodes, idA) && strings.Contains(nodes, idB) && !strings.Contains(nodes, "handshake") &&
+				strings.Contains(do(t, s, "CLUSTER", "INFO").(string), "cluster_state:ok") {
+				break
+			}
+		}
+	}
+	return idA, idB
+}
+
+func do(t *testing.T, s *redisserver.Server, command string, args ...any) any {
+	t.Helper()
+	reply, err := s.Do(t.Context(), command, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return reply
+}
+
+// TestSentinelsTellTheMaster.
+func TestSentinelsTellTheMaster(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Run(t, redisserver.Options{})
+	sentinel := startSentinel(t, server)
+	w, _ := newWorld(t, server, Config{})
+	cfg := w.cfg
+	cfg.URL, cfg.Master = "redis://"+sentinel, "shop"
+	node := w.nodeAt(cfg)
+	h := w.acquire(node, shipping)
+	if err := node.Port().Renew(t.Context(), []partitions.Held{h})[0]; err != nil {
+		t.Error(err)
+	}
+	if w.do("exists", w.lease(shipping)) != int64(1) {
+		t.Error("the master has no lease")
+	}
+}
+
+// startSentinel starts a Sentinel that watches a server, and gives its address.
+func startSentinel(t *testing.T, server *redisserver.Server) string {
+	t.Helper()
+	home, err := child.NewHome("keyhold-sentinel", "TERM", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = home.Close() })
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	_ = free.Close()
+	_, port, _ := strings.Cut(addr, ":")
+	host, at, _ := strings.Cut(server.Addr(), ":")
+	file := filepath.Join(home.Dir, "sentinel.conf")
+	settings := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor shop %s %s 1\n", port, home.Dir, host, at)
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Start(filepath.Join(home.Dir, "log"), nil, "redis-server", file, "--sentinel"); err != nil {
+		t.Fatal(err)
+	}
+	for t.Context().Err() == nil {
+		conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+	}
+	return addr
+}
