@@ -21,7 +21,8 @@ type Divergences interface {
 	// what the broker has alone, so that no reader meets a gap. It is compare-and-act: no such divergence is [ErrNotFound]. It is an act, and leaves a row;
 	// actor and reason are required. It is done whether the store was started for a relay or not.
 	//
-	// In common is what was noted as published, and beyond it whatever a handler of this store has applied in the store's version. What follows a record by its
+	// In common is what was noted as published, and beyond it what a handler of this store has applied in the store's version, if none has applied the
+	// broker's. What follows a record by its
 	// sequence and event id follows it to its new place: halts, attempts, dead letters, parked and abandoned events. What names an event that only the broker
 	// has stays where it is. Afterwards the lane counts as published up to the newest entry that the broker had, its records above that are unpublished,
 	// and it is due to be looked at.
@@ -49,8 +50,14 @@ type Diverged struct {
 	Published event.Sequence // noted
 	Tail      event.Sequence
 	First     event.Sequence // first record kept, 0 when none is
-	// Applied is the highest checkpoint below Divergence.Sequence, of any name, whose event is the store's record there; 0 when there is none.
-	Applied event.Sequence
+	// Applied are the checkpoints above Published, of any name, in no particular order. One whose event is not known may be left out.
+	Applied []AppliedAt
+}
+
+// AppliedAt is a checkpoint in a lane that diverged.
+type AppliedAt struct {
+	Sequence event.Sequence
+	Stored   bool // its event is the store's record there
 }
 
 // Adoption is what an adoption changes in a lane.
@@ -67,7 +74,7 @@ type Adoption struct {
 // Adopt decides how a lane is brought in line with what the broker has.
 func (d *Diverged) Adopt() Adoption {
 	newest := d.Sequence
-	common := min(max(d.Published, d.Applied), newest-1, d.Tail)
+	common := min(max(d.Published, d.applied()), newest-1, d.Tail)
 	gone := d.Tail // the last of what was purged
 	if d.First > 0 {
 		gone = d.First - 1
@@ -88,6 +95,21 @@ func (d *Diverged) Adopt() Adoption {
 	a.Detail = fmt.Sprintf("diverged at #%d; voids from #%d to #%d, and records from #%d to #%d now have sequences from #%d to #%d",
 		newest, common+1, newest, common+1, d.Tail, newest+1, a.Tail)
 	return a
+}
+
+// applied gives the highest checkpoint that shows that both have the same up to there. Where one stands in the broker's history none does: whoever stands
+// there has passed over what the store has in its place, if that is another record, and must get it above.
+func (d *Diverged) applied() (highest event.Sequence) {
+	for _, at := range d.Applied {
+		switch {
+		case at.Sequence <= d.Published || at.Sequence >= d.Sequence && at.Stored:
+		case !at.Stored:
+			return 0
+		default:
+			highest = max(highest, at.Sequence)
+		}
+	}
+	return highest
 }
 
 // Record is the row of the act.

@@ -16,6 +16,7 @@ func TestTypedErrorsAreTheirSentinelAlsoWhenWrapped(t *testing.T) {
 		{&eventstore.VersionError{}, eventstore.ErrVersionConflict},
 		{&eventstore.CheckpointError{}, eventstore.ErrCheckpointMoved},
 		{&eventstore.OwnedError{}, eventstore.ErrOwned},
+		{&eventstore.ListMovedError{}, eventstore.ErrListMoved},
 	} {
 		wrapped := fmt.Errorf("commit: %w", c.err)
 		if !errors.Is(wrapped, c.is) {
@@ -42,6 +43,7 @@ func TestMessagesTellWhatAPersonNeeds(t *testing.T) {
 			Wanted: eventstore.HaltRef{Unit: unit, Lane: event.LaneRef{Category: "payment", Key: "a"}, Sequence: 7}, Now: &halt,
 		}, []string{"order:a #7", "not at payment:a #7"}},
 		{&eventstore.RegistryError{Expected: 1, Actual: 2}, []string{"revision 2", "start again"}},
+		{&eventstore.ListMovedError{Read: 1, Actual: 2}, []string{"revision 1", "at 2", "another program"}},
 		{&eventstore.OwnedError{Path: "orders.db", PID: 42, Node: "orders@host"}, []string{"orders.db", "process 42", "orders@host", "stop it"}},
 		{&eventstore.OwnedError{Path: "orders.db"}, []string{"another process"}},
 		{&eventstore.FormatError{Path: "orders.db", Found: 3, Known: 2}, []string{"orders.db", "run the newer program"}},

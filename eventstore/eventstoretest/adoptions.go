@@ -31,6 +31,15 @@ var adoptions = whenRelayed([]check{
 		_, kept := where(got)
 		f.same("records", kept, ids(records))
 	}},
+	{"what one handler applied is nothing in common where another applied the broker's history", func(f *fixture) {
+		records := f.back(5)
+		f.commit(at(shipping, orders, 4, records[3].ID))
+		f.commit(at(billing, orders, 3, "broker-3"))
+		f.adopt(orders)
+		f.same("voids", voids(f.lane(orders)), []event.Sequence{3, 4, 5})
+		f.same("in the store's", f.checkpoint(shipping, orders), event.Sequence(7))
+		f.same("in the broker's", f.checkpoint(billing, orders), event.Sequence(3))
+	}},
 	{"a checkpoint in the history of the broker stays, and is nothing in common", func(f *fixture) {
 		records := f.back(4)
 		f.commit(at(shipping, orders, 3, "broker-3"))

@@ -50,7 +50,7 @@ func (s *Store) Adopt(ctx context.Context, ref event.LaneRef, actor, reason stri
 		}
 		l := d.lane(ref)
 		now := now()
-		state := eventstore.Diverged{Divergence: v, Published: l.noted, Tail: l.tail, First: l.first(), Applied: l.appliedBelow(v.Sequence)}
+		state := eventstore.Diverged{Divergence: v, Published: l.noted, Tail: l.tail, First: l.first(), Applied: l.applied()}
 		a := state.Adopt()
 		if a.Shift > 0 {
 			d.renumber(l, a)
@@ -75,14 +75,14 @@ func (l *lane) owns(seq event.Sequence, id string) bool {
 	return found && l.records[at].ID == id
 }
 
-// appliedBelow gives the highest checkpoint below a sequence that stands on a record of the lane.
-func (l *lane) appliedBelow(seq event.Sequence) (highest event.Sequence) {
+// applied gives the checkpoints above what is noted.
+func (l *lane) applied() (found []eventstore.AppliedAt) {
 	for _, m := range l.passed {
-		if m.at < seq && l.owns(m.at, m.id) {
-			highest = max(highest, m.at)
+		if m.at > l.noted && m.id != "" {
+			found = append(found, eventstore.AppliedAt{Sequence: m.at, Stored: l.owns(m.at, m.id)})
 		}
 	}
-	return highest
+	return found
 }
 
 // renumber moves the records of a lane, and what follows them. What readers may hold is not changed but replaced.

@@ -87,8 +87,13 @@ func (c *connection) diverged(ref event.LaneRef) (d eventstore.Diverged, lane in
 		return d, 0, fmt.Errorf("it did not diverge: %w", eventstore.ErrNotFound)
 	}
 	d.Lane, d.Since = ref, fromMillis(ms)
-	_, err = c.get(`SELECT coalesce(max(p.sequence), 0) FROM keyhold_checkpoints p JOIN keyhold_log l ON l.lane = p.lane AND l.sequence = p.sequence AND l.id = p.event_id
-		WHERE p.lane = ? AND p.sequence < ?`, []any{lane, d.Sequence}, &d.Applied)
+	err = each(noContext, c, `SELECT p.sequence, coalesce(l.id = p.event_id, 0) FROM keyhold_checkpoints p LEFT JOIN keyhold_log l ON l.lane = p.lane AND l.sequence = p.sequence
+		WHERE p.lane = ? AND p.sequence > ? AND p.event_id <> ''`, []any{lane, d.Published}, func(rows *sql.Rows) error {
+		var at eventstore.AppliedAt
+		err := rows.Scan(&at.Sequence, &at.Stored)
+		d.Applied = append(d.Applied, at)
+		return err
+	})
 	return d, lane, err
 }
 
