@@ -31,6 +31,7 @@ type desk struct {
 func newDesk(t *testing.T, opts ...eventstore.StartOptions) *desk {
 	t.Helper()
 	d := &desk{T: t, config: place(t)}
+	d.config.URL = named(t, d.config.URL, d.config.Schema)
 	d.start(opts...)
 	d.register([]string{"shipping", "order"})
 	d.at = d.attach()
@@ -76,7 +77,9 @@ func (d *desk) attach() *Attached {
 
 func (d *desk) session() *pgx.Conn {
 	d.Helper()
-	r, err := d.config.resolve()
+	config := d.config
+	config.TransactionTimeout = time.Minute // the test may be slow, and holds others on purpose
+	r, err := config.resolve()
 	d.must(err)
 	return session(d.T, r)
 }
@@ -225,7 +228,7 @@ func (d *desk) holdActs() (release func()) {
 func (d *desk) waiting(count int) {
 	d.Helper()
 	other := d.session()
-	ctx, cancel := context.WithTimeout(d.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
 	for n := -1; n != count; {
 		if err := other.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'`, d.config.Schema).Scan(&n); err != nil {
