@@ -1,7 +1,13 @@
 package redis
 
 import (
+	"context"
+	"net"
+	"strings"
+	"sync"
 	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/internal/signal"
@@ -22,3 +28,44 @@ func (t *Transport) Signals(tb signal.TB) (listening *signal.Signal[struct{}], l
 
 // SetManyPartitions sets from how many partitions on the node is warned.
 func (t *Transport) SetManyPartitions(n int) { t.manyPartitions = n }
+
+// After has f run once, after the first call whose first word is that and before whatever follows it.
+func (t *Transport) After(word string, f func()) {
+	var once sync.Once
+	for _, s := range t.conn.Load().servers.all() {
+		s.work.AddHook(hook{word: word, run: func() { once.Do(f) }})
+	}
+}
+
+type hook struct {
+	word string
+	run  func()
+}
+
+func (h hook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h hook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		err := next(ctx, cmd)
+		h.saw(cmd)
+		return err
+	}
+}
+
+func (h hook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			h.saw(cmd)
+		}
+		return err
+	}
+}
+
+func (h hook) saw(cmd goredis.Cmder) {
+	if strings.EqualFold(cmd.Name(), h.word) {
+		h.run()
+	}
+}
