@@ -16,6 +16,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/faulty"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/partitions"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	testing.TB
 	store  *memory.Store
+	faults *faulty.Store // the same, as relays see it
 	id     eventstore.Identity
 	server *brokertest.Server
 	made   int
@@ -36,15 +38,22 @@ type world struct {
 }
 
 var (
-	orders = event.LaneRef{Category: "order", Key: "k-1"}
-	others = event.LaneRef{Category: "order", Key: "k-2"}
-	notes  = event.LaneRef{Category: "note", Key: "k-1"}
+	orders   = event.LaneRef{Category: "order", Key: "k-1"}
+	others   = event.LaneRef{Category: "order", Key: "k-2"}
+	payments = event.LaneRef{Category: "payment", Key: "k-1"}
+	notes    = event.LaneRef{Category: "note", Key: "k-1"}
 )
 
 // inWorld runs a test in virtual time.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	t.Parallel()
+	inBubble(t, test)
+}
+
+// inBubble is inWorld for a part of a test.
+func inBubble(t *testing.T, test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, brokertest.Config{RealTime: true})
 		w.after = func(d time.Duration) {
@@ -60,7 +69,7 @@ func newWorld(t testing.TB, c brokertest.Config) *world {
 	w := &world{TB: t, store: memory.Open(), server: brokertest.NewServer(c)}
 	id, err := w.store.Start(t.Context(), eventstore.StartOptions{Relayed: true})
 	w.must("start store", err)
-	w.id = id
+	w.id, w.faults = id, faulty.Wrap(w.store, nil)
 	t.Cleanup(func() { w.must("stop store", w.store.Stop(context.WithoutCancel(t.Context()))) })
 	w.register(eventstore.Handler{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}},
 		eventstore.Handler{Name: "billing", Kind: eventstore.EventHandler, Categories: []string{"order"}})
@@ -195,7 +204,7 @@ func (w *world) node(name string, change ...func(*outbox.Config)) *node {
 	n.mu.relayed = make(map[string]int)
 	n.broker.Bind(w.store, w.id)
 	w.must("connect", n.broker.Connect(w.Context()))
-	cfg := outbox.Config{Store: w.store, Broker: n.broker, StoreID: w.id.StoreID, Tell: func(p []event.Part) { n.note(func() { n.mu.told = append(n.mu.told, p...) }) }}
+	cfg := outbox.Config{Store: w.faults, Broker: n.broker, StoreID: w.id.StoreID, Tell: func(p []event.Part) { n.note(func() { n.mu.told = append(n.mu.told, p...) }) }}
 	cfg.Observer = outbox.Observer{
 		Relayed:  func(category string, k int) { n.note(func() { n.mu.relayed[category] += k }) },
 		Diverged: func(d eventstore.Divergence) { n.note(func() { n.mu.diverged = append(n.mu.diverged, d) }) },
