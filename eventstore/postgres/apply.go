@@ -97,6 +97,9 @@ func (w *work) begin() {
 	}, &mark)
 }
 
+// lockUnit locks the row of a unit, and gives what is in it then.
+const lockUnit = `SELECT generation FROM keyhold_units WHERE name = $1 AND key = $2 FOR NO KEY UPDATE`
+
 func (w *work) fence() {
 	w.script.add(shareStore, nil, nil)
 	f := new(fence)
@@ -114,7 +117,7 @@ func (w *work) fence() {
 		return
 	}
 	var now event.Generation
-	w.script.get(`SELECT generation FROM keyhold_units WHERE name = $1 AND key = $2 FOR NO KEY UPDATE`, []any{unit.Unit.Name, unit.Unit.Key}, func(bool) error {
+	w.script.get(lockUnit, []any{unit.Unit.Name, unit.Unit.Key}, func(bool) error {
 		if now != unit.Generation {
 			return fmt.Errorf("unit %q is at generation %d, this is of %d: %w", unit.Unit, now, unit.Generation, eventstore.ErrStale)
 		}

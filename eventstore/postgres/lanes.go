@@ -107,7 +107,7 @@ const isKept = `(EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND 
 	OR EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence))`
 
 // subscribes is true of a subscription s whose handler keeps its checkpoints here.
-const subscribes = `EXISTS (SELECT 1 FROM keyhold_handlers o WHERE o.name = s.handler AND o.store_id IN ('', (SELECT store_id FROM keyhold_store)))`
+const subscribes = `EXISTS (SELECT 1 FROM keyhold_handlers o WHERE o.name = s.handler AND o.store_id = '')`
 
 func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, err error) {
 	err = each(c.ctx, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane
@@ -153,9 +153,13 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	if first, err = c.firstKept(lane); err != nil {
 		return 0, 0, err
 	}
-	// When an emptied record is the first now, it is up to the next purge.
-	_, err = c.exec(`UPDATE keyhold_log SET held = false WHERE lane = $1 AND sequence = $2 AND held`, lane, int64(first))
-	return int(n), first, err
+	return int(n), first, c.releaseFirst(lane, first)
+}
+
+// releaseFirst leaves an emptied record to the next purge, when it is the first of its lane.
+func (c *connection) releaseFirst(lane int64, first event.Sequence) error {
+	_, err := c.exec(`UPDATE keyhold_log SET held = false WHERE lane = $1 AND sequence = $2 AND held`, lane, int64(first))
+	return err
 }
 
 func (c *connection) firstKept(lane int64) (first event.Sequence, err error) {

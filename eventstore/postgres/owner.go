@@ -155,7 +155,7 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 			return err
 		}
 		if opts.Relayed && !relayed {
-			if err := noteUnpublished(ctx, tx); err != nil {
+			if err := relay(ctx, tx); err != nil {
 				return err
 			}
 		}

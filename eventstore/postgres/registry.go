@@ -108,11 +108,20 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 		if _, err := c.exec(`UPDATE keyhold_store SET registry_revision = registry_revision + 1`); err != nil {
 			return err
 		}
+		begun, err := c.newTo(saved.Handlers)
+		if err != nil {
+			return err
+		}
 		if err := c.saveRegistry(&saved); err != nil {
 			return err
 		}
 		for i := range starts {
 			if err := c.startAt(&starts[i]); err != nil {
+				return err
+			}
+		}
+		for _, b := range begun {
+			if err := c.lookBehind(b.name, b.category); err != nil {
 				return err
 			}
 		}
@@ -122,6 +131,33 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 		return fmt.Errorf("save registry: %w", err)
 	}
 	return nil
+}
+
+type begins struct{ name, category string }
+
+// newTo gives the categories that are new to handlers of this store, where that is told to a relay.
+func (c *connection) newTo(handlers []eventstore.Handler) (begun []begins, err error) {
+	if !c.relayed {
+		return nil, nil
+	}
+	known := make(map[begins]bool)
+	if err := each(c.ctx, c, `SELECT s.handler, s.category FROM keyhold_subscriptions s WHERE `+subscribes, nil, func(row rows) error {
+		var s begins
+		err := row.Scan(&s.name, &s.category)
+		known[s] = true
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for i := range handlers {
+		h := &handlers[i]
+		for _, category := range h.Categories {
+			if s := (begins{h.Name, category}); h.StoreID == "" && !known[s] {
+				begun = append(begun, s)
+			}
+		}
+	}
+	return begun, nil
 }
 
 func (c *connection) saveRegistry(r *eventstore.Registered) error {

@@ -26,6 +26,8 @@ type Store struct {
 	formats fs.FS // a seam for tests
 }
 
+var _ eventstore.Store = (*Store)(nil)
+
 // Open makes a store in the database at url. Nothing is opened before Start.
 func Open(url string) *Store { return New(Config{URL: url}) }
 
@@ -343,7 +345,6 @@ func (h *hands) close() <-chan struct{} {
 	}
 	return h.empty
 }
-
 
 // rollbackPatience is for how long a rollback may take before its connection is given up, which is one as well.
 const rollbackPatience = 5 * time.Second
