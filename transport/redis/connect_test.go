@@ -1,0 +1,109 @@
+package redis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/transport/brokertest"
+	"github.com/keyhold/keyhold/transport/redis"
+)
+
+// line gives an account as the file of a server has it: all that the application needs, less some commands.
+func line(namespace string, less ...string) string {
+	words := strings.Fields(strings.TrimPrefix(redis.Config{Namespace: namespace}.ACL("app"), "ACL SETUSER "))
+	kept := []string{"user", words[0], "on", ">secret"}
+words:
+	for _, word := range words[2:] {
+		for _, l := range less {
+			if word == "+"+l {
+				continue words
+			}
+		}
+		kept = append(kept, word)
+	}
+	return strings.Join(kept, " ")
+}
+
+// The account of the documents may do all that this transport does: the suite runs with it.
+func TestTheDocumentedAccountIsEnough(t *testing.T) {
+	t.Parallel()
+	brokertest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
+		w := newScene(t, redisserver.Options{ACL: []string{line("shop")}})
+		w.namespace = "shop"
+		w.cfg.Namespace, w.cfg.Username, w.cfg.Password = "shop", "app", "secret"
+		w.settle(t)
+		return w.harness(t, store, id)
+	})
+}
+
+func TestAnAccountThatMayNotIsRefusedWithWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		line string
+		want []string
+	}{
+		{"commands of scripts", line("", "xadd", "smismember", "publish"), []string{"account app may not run SMISMEMBER, XADD, PUBLISH", "ACL SETUSER app on ~* &* -@all +"}},
+		{"scripts", line("", "eval", "evalsha"), []string{"EVAL"}},
+		{"listening", line("", "subscribe"), []string{"SUBSCRIBE"}},
+		{"channels", strings.ReplaceAll(line(""), "&*", "&other"), []string{"PUBLISH", "SUBSCRIBE"}},
+		{"keys", strings.ReplaceAll(line(""), "~*", "~other"), []string{"not on the keys"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newScene(t, redisserver.Options{ACL: []string{c.line}})
+			w.cfg.Username, w.cfg.Password = "app", "secret"
+			tr := w.node(t, "here", nil)
+			err := tr.Connect(t.Context())
+			if err == nil {
+				t.Fatal("connected")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want something about %q", err, want)
+				}
+			}
+			if tr.OwnerID() != "" {
+				t.Error("it is connected")
+			}
+		})
+	}
+}
+
+func TestServersThatCannotKeepWhatIsPromisedAreRefused(t *testing.T) {
+	t.Parallel()
+	master := redisserver.Run(t, redisserver.Options{})
+	for name, c := range map[string]struct {
+		options redisserver.Options
+		want    string
+	}{
+		"evicting": {redisserver.Options{Config: []string{"--maxmemory-policy", "allkeys-lru"}}, "set it to noeviction"},
+		"replica":  {redisserver.Options{ReplicaOf: master}, "takes no writes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redisserver.Run(t, c.options)
+			tr := redis.Open(server.URL())
+			err := tr.Connect(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want something about %q", err, c.want)
+			}
+			if err := tr.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What is tried leaves nothing behind.
+func TestConnectingLeavesOnlyTheBirth(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *scene) {
+		w.connected(t)
+		keys, err := w.server.Keys(t.Context(), w.prefix()+"*")
+		if err != nil || len(keys) != 1 || keys[0] != w.birth(t) {
+			t.Errorf("keys %q, %v", keys, err)
+		}
+	})
+}
