@@ -5,5 +5,7 @@
 // generation, so a test can restart an application. Every commit is applied under one lock, held for a microsecond or
 // two and never over a callback; readers copy what they found after they gave the lock back.
 //
+// Several handles on one store ([Share]) are several nodes on one database, all in one process: each is started with Relayed.
+//
 // Reading order: store.go, data.go, commit.go, then the role you need.
 package memory

@@ -250,21 +250,24 @@ func (c *connection) lane(ref event.LaneRef) (*lane, error) {
 }
 
 // draw takes count sequences from the counter of a lane and gives the first. The row has the last word: if it is not what
-// is remembered, this is an error, and the rollback that follows makes for a fresh look.
+// is remembered, because an operator adopted the lane from outside, it is read again.
 func (c *connection) draw(ref event.LaneRef, count int) (lane int64, first event.Sequence, err error) {
-	l, err := c.lane(ref)
-	if err != nil {
-		return 0, 0, err
+	for range 2 {
+		l, err := c.lane(ref)
+		if err != nil {
+			return 0, 0, err
+		}
+		last := l.last + event.Sequence(count)
+		n, err := c.exec(`UPDATE keyhold_lanes SET last = ? WHERE id = ? AND last = ?`, int64(last), l.id, int64(l.last))
+		if err != nil {
+			return 0, 0, err
+		}
+		if n == 1 {
+			c.counts.drawn(ref.Category, count, l.last == 0)
+			first, l.last = l.last+1, last
+			return l.id, first, nil
+		}
+		delete(c.lanes, ref)
 	}
-	last := l.last + event.Sequence(count)
-	n, err := c.exec(`UPDATE keyhold_lanes SET last = ? WHERE id = ? AND last = ?`, int64(last), l.id, int64(l.last))
-	if err == nil && n != 1 {
-		err = fmt.Errorf("counter of lane %s is not at %d any more", ref, l.last)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	c.counts.drawn(ref.Category, count, l.last == 0)
-	first, l.last = l.last+1, last
-	return l.id, first, nil
+	return 0, 0, fmt.Errorf("counter of lane %s is not what it was read to be", ref)
 }
