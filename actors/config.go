@@ -40,7 +40,7 @@ type Config struct {
 
 	Observer    Observer
 	Logger      *slog.Logger     // default: discards
-	Now         func() time.Time // default time.Now; stamps what is emitted
+	Now         func() time.Time // default time.Now; stamps what is emitted, and, where units are leased, tells whether the host stood still
 	NewID       func() string    // default event.NewID
 	Concurrency int              // units that run at once; default 256
 	IdleAfter   time.Duration    // without work, until a unit is put away; default 30 s

@@ -247,6 +247,13 @@ func (b *inbox) more() bool {
 	return b.behaviorLocked()
 }
 
+// drains reports whether the unit is to be given up, which the machine is not told yet.
+func (b *inbox) drains() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.drain
+}
+
 // finish takes the ask that is in its behavior; false when somebody else has answered it.
 func (b *inbox) finish() bool {
 	b.mu.Lock()

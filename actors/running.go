@@ -61,7 +61,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	}
 	run.raises.store = r.cfg.Store
 	if r.cfg.Port.Traits().Leased {
-		run.keeper = leases.New(leases.Config{Port: run.port, Trouble: run.renewalFailed})
+		run.keeper = leases.New(leases.Config{Port: run.port, Wall: r.cfg.Now, Trouble: run.renewalFailed})
 	}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	run.nested = transport.Nested(run.ctx)

@@ -19,6 +19,9 @@ const batch = 32
 func (u *unit) serve(e *partitions.Serve) partitions.ServeDone {
 	var done partitions.ServeDone
 	for i := 0; i < batch && done.Outcome == partitions.OK; i++ {
+		if u.inbox.drains() {
+			break // what waits is refused
+		}
 		if u.prog.config.Leased && !u.stillServing() {
 			break // the machine is told, and what waits is served when the unit is ours again, or refused
 		}
