@@ -246,8 +246,8 @@ func (w *work) draw() {
 		}, &g.last)
 	}
 	// Before it draws positions, the transaction says below which all of its own cannot be.
-	w.script.get(`SELECT pg_current_xact_id()::text FROM
-		(SELECT pg_advisory_xact_lock_shared('keyhold_log'::regclass::oid::int4, last_value::bit(32)::int4) FROM keyhold_position) AS told`, nil, nil, &w.xid)
+	w.script.get(`SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared('keyhold_log'::regclass::oid::int4, last_value::bit(32)::int4)::text
+		FROM keyhold_position`, nil, nil, &w.xid, new(string))
 }
 
 const insertEvent = `INSERT INTO keyhold_log (position, lane, sequence, id, type, version, encoding, time,

@@ -116,8 +116,8 @@ func (v *visit) enter(ctx context.Context, query string) (done func(error) error
 // class says what an error of the application's SQL is.
 func (v *visit) class(err error) error {
 	switch {
-	case err == nil:
-		return nil
+	case err == nil || errors.Is(err, eventstore.ErrUnknownCommit):
+		return err
 	case v.ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(v.ctx), err)
 	case isLost(err) && time.Since(v.used) >= v.opened.config.TransactionTimeout: // the server said so, but its word got lost with the connection
@@ -182,10 +182,10 @@ func (v *visit) end(why error) {
 	for _, r := range v.rows {
 		_ = r.Close()
 	}
-	v.stop()
 	if v.detach != nil {
 		v.detach()
 	}
+	v.stop()
 	if v.raw != nil {
 		rollback(v.raw)
 	}

@@ -89,7 +89,7 @@ func (r *resolved) migrateTo(ctx context.Context, conn *pgx.Conn, f format) (don
 		}
 		if r.Schema != "" {
 			var there bool // who may not make a schema may well use one
-			if _, err := get(ctx, snapshot{tx}, `SELECT to_regnamespace($1) IS NOT NULL`, []any{quote(r.Schema)}, &there); err != nil {
+			if _, err := get(ctx, snapshot{tx: tx}, `SELECT to_regnamespace($1) IS NOT NULL`, []any{quote(r.Schema)}, &there); err != nil {
 				return err
 			}
 			if !there {
@@ -98,7 +98,7 @@ func (r *resolved) migrateTo(ctx context.Context, conn *pgx.Conn, f format) (don
 				}
 			}
 		}
-		now, err := formatOf(ctx, snapshot{tx})
+		now, err := formatOf(ctx, snapshot{tx: tx})
 		if err != nil || now >= f.number {
 			return err
 		}

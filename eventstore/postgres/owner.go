@@ -144,7 +144,7 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 			return err
 		}
 		var relayed bool
-		q := snapshot{tx}
+		q := snapshot{tx: tx}
 		if _, err := get(ctx, q, `SELECT relayed, EXISTS (SELECT 1 FROM keyhold_starts s WHERE s.stopped = 0 AND NOT s.told AND NOT `+isLiving+`) FROM keyhold_store`,
 			nil, &relayed, &id.Unclean); err != nil {
 			return err

@@ -54,10 +54,35 @@ func get(ctx context.Context, q queryer, query string, args []any, into ...any) 
 type readers struct {
 	pool    *pgxpool.Pool
 	storeID string
+	forced  context.Context // ends what is being read, together with the context of whoever reads; nil: that alone does
 }
 
 func (r *readers) query(ctx context.Context, query string, args ...any) (rows, error) {
-	return r.pool.Query(ctx, query, args...)
+	return ending(ctx, r.forced, func(ctx context.Context) (pgx.Rows, error) { return r.pool.Query(ctx, query, args...) })
+}
+
+// ending runs a query whose rows also end with another context.
+func ending(ctx, other context.Context, ask func(context.Context) (pgx.Rows, error)) (rows, error) {
+	if other == nil {
+		return ask(ctx)
+	}
+	ctx, stop := within(ctx, other)
+	found, err := ask(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return endingRows{found, stop}, nil
+}
+
+type endingRows struct {
+	pgx.Rows
+	stop func()
+}
+
+func (r endingRows) Close() {
+	r.Rows.Close()
+	r.stop()
 }
 
 // snapshot runs f with a queryer whose queries all see the same state.
@@ -66,7 +91,7 @@ func (r *readers) snapshot(ctx context.Context, f func(queryer) error) error {
 	if err != nil {
 		return err
 	}
-	err = f(snapshot{tx})
+	err = f(snapshot{tx, r.forced})
 	return errors.Join(err, ignoreClosed(tx.Rollback(context.WithoutCancel(ctx))))
 }
 
@@ -78,10 +103,13 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-type snapshot struct{ tx pgx.Tx }
+type snapshot struct {
+	tx     pgx.Tx
+	forced context.Context // as of readers
+}
 
 func (s snapshot) query(ctx context.Context, query string, args ...any) (rows, error) {
-	return s.tx.Query(ctx, query, args...)
+	return ending(ctx, s.forced, func(ctx context.Context) (pgx.Rows, error) { return s.tx.Query(ctx, query, args...) })
 }
 
 // millis is how times are kept, and fromMillis the way back.

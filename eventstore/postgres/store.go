@@ -136,7 +136,7 @@ func (o *opened) openPools(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o.readers = &readers{pool: own, storeID: o.identity.StoreID}
+	o.readers = &readers{pool: own, storeID: o.identity.StoreID, forced: o.forced}
 	o.reader = o.config.openReader()
 	return nil
 }
@@ -262,9 +262,7 @@ func (s *Store) read(ctx context.Context, f func(*readers) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, stop := within(ctx, o.forced)
-	defer stop()
-	return trouble(ended(ctx, f(o.readers)))
+	return trouble(ended(o.forced, f(o.readers)))
 }
 
 func (s *Store) change(ctx context.Context, who string, f func(*connection) error) error {

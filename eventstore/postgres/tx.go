@@ -36,7 +36,7 @@ func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 	case t.failed != nil:
 		return nil, t.failed
 	case t.visit != nil:
-		return door{t.visit}, t.visit.ctx.Err()
+		return door{t.visit}, context.Cause(t.visit.ctx)
 	}
 	if t.visit, t.failed = t.opened.visit(ctx); t.failed != nil {
 		return nil, t.failed

@@ -48,6 +48,10 @@ var keepers = []exception{
 	{"actors/attempt.go", "what the context of a behavior is made of"},
 	{"actors/running.go", "what calls made between Start and Stop go by; Stop cancels it"},
 	{"running.go", "what transactions begun between Start and Stop go by; Stop cancels it"},
+	{"eventstore/postgres/connection.go", "a transaction has one context from its begin to its end; nothing in it goes by another"},
+	{"eventstore/postgres/door.go", "the context that bounds a whole transaction, as in database/sql"},
+	{"eventstore/postgres/query.go", "Stop cancels it, under whatever a reader was given"},
+	{"eventstore/postgres/store.go", "what is under way between Start and Stop goes by it; Stop cancels it"},
 	{"eventstore/sqlite/visit.go", "a request in a queue carries its caller's context, as in net/http"},
 }
 
