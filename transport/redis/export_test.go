@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/internal/signal"
 )
@@ -28,6 +29,11 @@ func (t *Transport) Signals(tb signal.TB) (listening *signal.Signal[struct{}], l
 
 // SetManyPartitions sets from how many partitions on the node is warned.
 func (t *Transport) SetManyPartitions(n int) { t.manyPartitions = n }
+
+// Missing asks for what a unit misses.
+func (t *Transport) Missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, most int) ([]event.Envelope, bool, error) {
+	return t.conn.Load().missing(ctx, u, lane, after, most)
+}
 
 // After has f run once, after the first call whose first word is that and before whatever follows it.
 func (t *Transport) After(word string, f func()) {
