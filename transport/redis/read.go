@@ -20,11 +20,11 @@ var (
 	kindRead   = kind{name: "read", flying: 2, most: 128, script: scriptRead, pack: packRead, unpack: unpackEach}
 )
 
-// modes of acknowledging, as the script has them.
+// modes of acknowledging.
 const (
-	ackNone = iota
-	ackEach
-	ackPending
+	ackNone    = iota
+	ackEach    // of each sequence above what is acknowledged
+	ackPending // of whatever is pending
 )
 
 // reading is what a read asks.
@@ -157,25 +157,34 @@ func (r *reading) acknowledged(more bool) {
 }
 
 func packRead(p *port, c *call, requests []*request) {
-	c.args = append(c.args, callBytes, unitBytes)
 	apart := p.c.servers.cluster
+	c.args = append(c.args, flag(!apart), callBytes, unitBytes)
 	for _, r := range requests {
 		t, asked := r.tenure, r.asked.(*reading)
 		c.keys = append(c.keys, t.lease)
 		if !apart {
 			c.keys = append(c.keys, t.busy)
 		}
-		c.args = append(c.args, t.holder, t.unit.Name, t.unit.Key, asked.most, flag(!apart), int(t.tidy), len(asked.lanes))
+		c.args = append(c.args, t.holder, t.unit.Name, t.unit.Key, asked.most, int(t.tidy), len(asked.lanes))
 		for i, l := range asked.lanes {
 			c.keys = append(c.keys, l.stream)
-			at := asked.above[i].Sequence.String()
-			from := "0"
-			if asked.modes[i] == ackEach {
-				from = (l.acked + 1).String()
-			}
-			c.args = append(c.args, int(l.ref.Lane), at, asked.modes[i], from, at, flag(asked.held[i]))
+			c.args = append(c.args, asked.above[i].Sequence.String(), asked.from(i), whatLane[l.ref.Lane][flag(asked.held[i])])
 		}
 	}
+}
+
+// whatLane says what a lane is, and whether it is to be read, as the script has it.
+var whatLane = [...][2]string{event.Primary: {"p", "P"}, event.Backfill: {"b", "B"}}
+
+// from is the first sequence of a lane to be acknowledged, as the script has it.
+func (r *reading) from(i int) string {
+	switch r.modes[i] {
+	case ackEach:
+		return (r.lanes[i].acked + 1).String()
+	case ackPending:
+		return "*"
+	}
+	return "0"
 }
 
 // parse takes the answer of a unit apart: entries of each lane, as the stream has them.
