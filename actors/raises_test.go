@@ -1,0 +1,153 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// raiser is the part of a store that raises, as it is told to.
+type raiser struct {
+	eventstore.Units
+	raise func(asked []eventstore.Ask) ([]eventstore.Recovered, error)
+}
+
+func (r raiser) Raise(_ context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+	return r.raise(asked)
+}
+
+func askOf(n int) eventstore.Ask {
+	return eventstore.Ask{Unit: event.Unit{Name: "x", Key: fmt.Sprint(n)}, Generation: event.Generation(n)}
+}
+
+func raised(asked []eventstore.Ask) []eventstore.Recovered {
+	got := make([]eventstore.Recovered, len(asked))
+	for i, a := range asked {
+		got[i] = eventstore.Recovered{Unit: a.Unit, Raised: true, Generation: a.Generation}
+	}
+	return got
+}
+
+// raiseAll raises many units at once, and gives the errors.
+func raiseAll(t *testing.T, r *raises, many int) []error {
+	t.Helper()
+	errs := make([]error, many)
+	var all sync.WaitGroup
+	for n := range many {
+		all.Go(func() {
+			got, err := r.do(context.Background(), askOf(n))
+			if errs[n] = err; err == nil && got.Unit != askOf(n).Unit {
+				t.Errorf("%d got the answer of %s", n, got.Unit)
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+func TestARecoveryThatComesAloneWaitsForNobodyAndManyGoTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		var mu sync.Mutex
+		var sizes []int
+		r := &raises{store: raiser{raise: func(asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+			mu.Lock()
+			sizes = append(sizes, len(asked))
+			mu.Unlock()
+			<-hold
+			return raised(asked), nil
+		}}}
+		const many = 500
+		done := make(chan []error)
+		go func() { done <- raiseAll(t, r, many) }()
+		synctest.Wait()
+		if len(sizes) != raisesAtOnce {
+			t.Errorf("%d calls at once", len(sizes))
+		}
+		close(hold)
+		for _, err := range <-done {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		sum := 0
+		for _, n := range sizes {
+			if sum += n; n > raisesInOne {
+				t.Errorf("%d in one call", n)
+			}
+		}
+		if sum != many || len(sizes) > 3*raisesAtOnce {
+			t.Errorf("%d raised, in calls of %v", sum, sizes)
+		}
+		if _, err := r.do(context.Background(), askOf(1)); err != nil || sizes[len(sizes)-1] != 1 {
+			t.Errorf("alone: %v, in calls of %v", err, sizes)
+		}
+	})
+}
+
+func TestWhatIsWrongWithACallGoesToAllThatAreInItAndToNoOther(t *testing.T) {
+	t.Parallel()
+	oops := errors.New("oops")
+	for name, bad := range map[string]func([]eventstore.Ask) ([]eventstore.Recovered, error){
+		"an error":   func([]eventstore.Ask) ([]eventstore.Recovered, error) { return nil, oops },
+		"too little": func([]eventstore.Ask) ([]eventstore.Recovered, error) { return nil, nil },
+		"a panic":    func([]eventstore.Ask) ([]eventstore.Recovered, error) { panic("oops") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hold := make(chan struct{})
+				var mu sync.Mutex
+				calls, inBad := 0, 0
+				r := &raises{store: raiser{raise: func(asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+					mu.Lock()
+					calls++
+					mine := calls
+					if mine == raisesAtOnce+1 {
+						inBad = len(asked)
+					}
+					mu.Unlock()
+					<-hold
+					if mine == raisesAtOnce+1 {
+						return bad(asked)
+					}
+					return raised(asked), nil
+				}}}
+				errs := make([]error, 100)
+				var all sync.WaitGroup
+				for n := range errs {
+					all.Go(func() {
+						defer func() {
+							if v := recover(); v != nil {
+								errs[n] = errBeneath
+							}
+						}()
+						_, errs[n] = r.do(context.Background(), askOf(n))
+					})
+				}
+				synctest.Wait()
+				close(hold)
+				all.Wait()
+				failed := 0
+				for _, err := range errs {
+					if err != nil {
+						failed++
+					}
+				}
+				if failed != inBad || failed == 0 {
+					t.Errorf("%d failed, %d were in the call", failed, inBad)
+				}
+				if _, err := r.do(context.Background(), askOf(1)); err != nil {
+					t.Errorf("and then: %v", err)
+				}
+			})
+		})
+	}
+}
