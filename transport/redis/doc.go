@@ -27,6 +27,21 @@
 // memory). Nothing is read from the store above the newest entry of the stream: it would be right, the store is the truth, but each unit that has
 // nothing to do would cost a query, and the relay brings what is missing to the stream anyway. A sequence that neither has is a gap.
 //
+// # Publishing
+//
+// Only the append script writes to streams: the entry after the newest is appended, anything else is answered with what the newest is. So a relay that was frozen, or asks again
+// because a reply was lost, changes nothing, and a record that was not published can never look as if it were. The keys are marked as having work in the same step, and wakes
+// are sent for those that had none. Wakes may be lost; the node is told to scan whenever listening begins.
+//
+// A lane is retired when every subscriber has passed it, for which a subscriber without a group counts as one that has not; those of other stores hold back a trim, too,
+// for nobody else knows how far they are. Whoever holds a lane in this way gets work there, so that its owner comes.
+//
+// # Memory
+//
+// Redis is asked with each beat, at each connection for wakes and at each lease it refuses whether it is still the server it was: see birth.go. A server that would lose
+// what it has (an evicting maxmemory-policy), or an account that may not run what is needed, is refused by Connect. When memory is full nothing is published
+// ([transport.ErrFull]), and everything else goes on, so that readers can make room; the node is told at 90 %.
+//
 // # Calls
 //
 // Units of a node that read, acknowledge, acquire or release at the same time share calls: one is under way per kind and server, what comes meanwhile goes together with the
@@ -36,5 +51,6 @@
 // The client library never repeats a call. One whose outcome is not known (a timeout, a connection that ended after the call was written) is reported so;
 // scripts that are not loaded, and slots of a Cluster that moved, are dealt with here, for each call by itself.
 //
-// Reading order: redis.go, config.go, connect.go, server.go, script.go, fault.go, names.go, entry.go; port.go, lease.go, read.go, batch.go, lost.go.
+// Reading order: redis.go, config.go, connect.go, server.go, script.go, fault.go, names.go, entry.go; port.go, lease.go, read.go, batch.go, lost.go;
+// broker.go, publish.go, retire.go, registrations.go, missing.go, work.go, members.go, birth.go, watch.go, require.go.
 package redis
