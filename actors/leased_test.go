@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -628,6 +629,79 @@ func TestResumeLiveReachesAUnitThatIsLive(t *testing.T) {
 		a.ResumeLive(ledgerOf("c"))
 		pass(time.Second)
 		same(t, "generation", uint64(2), a.port.generated.Load()) // it recovered anew
+	})
+}
+
+// Between the moment at which it is decided that a behavior is to run and the moment at which it does, much time may pass.
+func TestABehaviorIsNotEnteredUnderALeaseThatEndedWhileItsStateWasRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		hold := make(chan struct{})
+		var entered atomic.Int64
+		counted := accounts()
+		counted.Queries = actors.Queries[account]{actors.OnQuery(func(_ actors.Query, s account, _ *Balance) (*Total, error) {
+			entered.Add(1)
+			return &Total{Amount: s.Total}, nil
+		})}
+		a := w.joinOn(t, faulty.Nth(faulty.ReadSnapshot, 1, faulty.Fault{Wait: hold}), []actors.Definition{counted})
+		a.port.freeze()
+		time.AfterFunc(leaseTTL+time.Second, func() { close(hold) })
+		_, err := a.Ask(t.Context(), ref("a"), &Balance{})
+		if !errors.Is(err, actors.ErrUnavailable) || !actors.Retryable(err) {
+			t.Errorf("ask: %v", err)
+		}
+		same(t, "entered", int64(0), entered.Load())
+	})
+}
+
+// A suspect that waits for its turn holds nobody up when its lease is lost.
+func TestASuspectThatWaitsForItsTurnGivesUpALostLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		crashed := w.broker.Port()
+		if _, err := crashed.Acquire(t.Context(), ledgerOf("c"), 0); err != nil {
+			t.Fatal(err)
+		}
+		a := w.join(t, []actors.Definition{auditing("A", nil)})
+		release, err := a.Alone(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		pass(leaseTTL)
+		a.publish(t, amounts(1, 2)...)
+		pass(time.Second)
+		if act, ok := a.Inspect(ledgerOf("c")); !ok || act.InHand == nil || !act.InHand.Waiting {
+			t.Fatalf("it does not wait: %+v", act)
+		}
+		thaw := a.port.freeze()
+		pass(leaseTTL)
+		thaw()
+		pass(time.Second)
+		same(t, "audits", []string{"1 by A", "2 by A"}, w.audits(t, a, "c")) // acquired anew, from nobody who crashed
+	})
+}
+
+// The next unit of the same id goes on under the lease of the one that was ended.
+func TestABehaviorThatEndsItsGoroutineDoesNotCostTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		var first atomic.Bool
+		a := w.join(t, []actors.Definition{auditing("A", func(actors.Context, Deposited) error {
+			if !first.Swap(true) {
+				runtime.Goexit()
+			}
+			return nil
+		})}, func(c *actors.Config) { c.IdleAfter = time.Hour })
+		a.publish(t, amounts(1, 2)...)
+		pass(time.Minute)
+		a.publish(t, amounts(3, 3)...)
+		pass(time.Second)
+		same(t, "audits", []string{"1 by A", "2 by A", "3 by A"}, w.audits(t, a, "c"))
+		same(t, "generation", uint64(1), a.port.generated.Load())
 	})
 }
 

@@ -117,7 +117,7 @@ func (u *unit) Failed(reason any) {
 	u.leaveGate()
 	again := time.Second
 	if u.inside && reason == host.ErrGoexit {
-		u.run.bequeathed.Store(u.id, &bequest{u.machine, partitions.ApplyDone{Outcome: partitions.Failed, Err: host.ErrGoexit}})
+		u.run.bequeathed.Store(u.id, &bequest{u.machine, partitions.ApplyDone{Outcome: partitions.Failed, Err: host.ErrGoexit}, u.lease.sent})
 		again = 0 // the machine knows how long to wait
 	}
 	u.abandon(err) // after that another may take the place
@@ -129,11 +129,12 @@ func (u *unit) Failed(reason any) {
 type bequest struct {
 	machine *partitions.Machine
 	answer  partitions.Input // what the machine waits for
+	sent    partitions.Tick  // when its lease was last asked for
 }
 
 // inherit goes on where another unit was ended.
 func (u *unit) inherit(b *bequest) {
-	u.machine, u.answer, u.resting = b.machine, b.answer, false
+	u.machine, u.answer, u.resting, u.lease.sent = b.machine, b.answer, false, b.sent
 	u.inbox.mu.timer = true // nobody else has it yet; the timer that was set is gone
 }
 
