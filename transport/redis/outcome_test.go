@@ -145,9 +145,19 @@ func TestServerThatDoesNotAnswerIsUnknown(t *testing.T) {
 	through.Pass()
 }
 
-// TestAtMaxmemoryUnitsGoOn: E1, acquire, renew, read, acknowledge and release are what frees memory.
+// TestAtMaxmemoryUnitsGoOn: E1, acquire, renew, read, acknowledge and release are what frees memory. Servers before 7.0 know no flags of scripts; what they let pass a newer
+// one lets pass as well when there are none.
 func TestAtMaxmemoryUnitsGoOn(t *testing.T) {
 	t.Parallel()
+	for name, legacy := range map[string]bool{"with flags": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			goOnAtMaxmemory(t, legacy)
+		})
+	}
+}
+
+func goOnAtMaxmemory(t *testing.T, legacy bool) {
 	server := redisserver.Run(t, redisserver.Options{})
 	w, a := newWorld(t, server, Config{})
 	w.publish(orders, 5, "shipping")
@@ -155,6 +165,7 @@ func TestAtMaxmemoryUnitsGoOn(t *testing.T) {
 	w.fetch(a, stuck, 3, place(orders, 0))
 	w.pass(w.traits().TTL)
 	b := w.node()
+	b.conn.Load().servers.legacy = legacy
 	w.do("config", "set", "maxmemory", 1)
 	if err := w.client.Do(t.Context(), "set", "x", "y").Err(); codeOf(err) != codeOOM {
 		t.Fatalf("there is memory left: %v", err)

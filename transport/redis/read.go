@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	callBytes = 8 << 20 // of data, in one answer for many units; what a unit's own limit adds comes on top once
-	unitBytes = 1 << 20 // of data for one unit, but for a single entry that has more
+	callBytes = 8 << 20 // of data, in one answer for many units; what a unit's own limit adds comes on top once. So no call holds the server up for long
+	unitBytes = 1 << 20 // of data for one unit, but for a single entry that has more. Each entry counts for 1 KiB more than it has
 	idsAtOnce = 128     // sequences that one read acknowledges one by one
 )
 

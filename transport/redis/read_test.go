@@ -327,7 +327,55 @@ func TestReleaseLooksAtEveryLane(t *testing.T) {
 	}
 }
 
-// TestLargeEntriesComeFewAtATime: a unit's answer has a limit, and a call's.
+// TestLookAfterTheKeyLeftTheBusySet: in a Cluster somebody publishes between a read that found nothing and the removal of the key, and finds the key there, so that
+// nobody is woken.
+func TestLookAfterTheKeyLeftTheBusySet(t *testing.T) {
+	t.Parallel()
+	w, node := newWorld(t, sharedRedis(t, true), Config{})
+	h := w.acquire(node, shipping)
+	at := []event.Position{place(orders, 0), place(late, 0)}
+	w.advance(node, h, 5, at...)
+	w.publish(late, 1, "shipping")
+	p := node.conn.Load().port
+	tenure, err := p.tenure(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.readApart(t.Context(), h, tenure, at, 5)
+	if err != nil || sequences(got.Entries) != run(late, 1, 1) || got.Drained || !w.isBusy(shipping) {
+		t.Errorf("got %+v, %v, busy %v", got, err, w.isBusy(shipping))
+	}
+	w.pass(w.traits().TTL) // and when the look fails
+	if _, err := p.readApart(t.Context(), h, tenure, at, 5); !errors.Is(err, partitions.ErrFenced) || !w.isBusy(shipping) {
+		t.Errorf("got %v, busy %v", err, w.isBusy(shipping))
+	}
+	if err := node.Port().Release(t.Context(), h, true); !errors.Is(err, partitions.ErrFenced) || !w.isBusy(shipping) {
+		t.Errorf("release: got %v, busy %v", err, w.isBusy(shipping))
+	}
+}
+
+// TestDeletedStreamGoesOnWhereItWas: its groups are gone with it; the relay puts back what nobody passed.
+func TestDeletedStreamGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	made := w.publish(orders, 5)
+	h := w.acquire(node, shipping)
+	w.advance(node, h, 2, place(orders, 2))
+	w.do("del", w.stream(orders))
+	if got := w.fetch(node, h, 5, place(orders, 2)); len(got.Entries) > 0 || got.Gap {
+		t.Errorf("it is gone: %+v", got)
+	}
+	w.add(orders, made[1:])
+	if got := w.advance(node, h, 5, place(orders, 2)); sequences(got.Entries) != run(orders, 3, 5) {
+		t.Errorf("got %s", sequences(got.Entries))
+	}
+	w.advance(node, h, 5, place(orders, 5))
+	if p := w.pending(orders, "shipping"); len(p) > 0 {
+		t.Errorf("pending: %v", p)
+	}
+}
+
+// TestLargeEntriesComeFewAtATime: a unit's answer has a limit, and a call's. Whoever finds the answer full is asked for again.
 func TestLargeEntriesComeFewAtATime(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)

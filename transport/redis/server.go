@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -38,9 +39,10 @@ type servers struct {
 
 	mu struct {
 		sync.RWMutex
-		byAddr map[string]*server
-		bySlot []*server // of a Cluster; nil where nobody is known
-		closed bool
+		byAddr  map[string]*server
+		bySlot  []*server // of a Cluster; nil where nobody is known
+		learned time.Time // when somebody last asked again
+		closed  bool
 	}
 }
 
@@ -154,14 +156,23 @@ func (s *servers) learn(ctx context.Context, from *server) error {
 	return nil
 }
 
+// relearning is how often the slots are asked for at most: while a server is gone every call for one of its slots would do so.
+const relearning = 100 * time.Millisecond
+
 // relearn asks whoever answers; after a failover the server that had a slot may be gone.
 func (s *servers) relearn(ctx context.Context) error {
-	s.mu.RLock()
+	s.mu.Lock()
+	now := time.Now()
+	if now.Sub(s.mu.learned) < relearning {
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.learned = now
 	var known []*server
 	for _, one := range s.mu.byAddr {
 		known = append(known, one)
 	}
-	s.mu.RUnlock()
+	s.mu.Unlock()
 	var faults []error
 	for _, one := range known {
 		err := s.learn(ctx, one)

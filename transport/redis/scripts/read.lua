@@ -7,7 +7,7 @@
 -- Primary lanes are read first, the others only when those have nothing. When no lane has anything, and everything to be acknowledged is, the key leaves the set of busy ones.
 --
 -- KEYS    for each unit: its lease, the set of busy keys (if B = 1), the streams of its lanes
--- ARGV    1: B (1: the sets are in this slot, or 0), 2: how many bytes of data an answer may have over all units, 3: how many of one unit; then for each unit: holder
+-- ARGV    1: B (1: the sets are in this slot, or 0), 2: how many bytes of data an answer may have over all units, 3: how many of one unit (each entry counts for 1 KiB more); then for each unit: holder
 --         (owner:generation), group, key, most entries of a lane, T (1: remove consumers that own nothing, 2: only when there is nothing to read, 0: leave them), number of streams; then for each
 --         stream: position to read from, first sequence to acknowledge (0: none; "*": whatever is pending up to the position, 128 at a time), what it is: "p" a primary lane, "b" a
 --         backfill lane, "P" and "B" the same, not to be read: the caller knows that what comes next is not in it
@@ -44,7 +44,7 @@ local function acknowledge(group, stream, from, upto)
   return from ~= '*' or #ids < 128
 end
 
--- read gives entries, and how many bytes of data they have.
+-- read gives entries, and how many bytes of data all have that the unit was given. An entry counts for 1 KiB more than it has, which is about the time that it takes.
 local function read(group, holder, stream, above, most, bytes)
   local at = above .. '-0'
   if tell('XGROUP', 'SETID', stream, group, at).err then
@@ -60,7 +60,7 @@ local function read(group, holder, stream, above, most, bytes)
   local entries = got[1][2]
   for i = 1, #entries do
     local fields = entries[i][2]
-    bytes = bytes + #fields[#fields]
+    bytes = bytes + #fields[#fields] + 1024
     if i > 1 and bytes > unit_limit then
       for rest = #entries, i, -1 do
         entries[rest] = nil
