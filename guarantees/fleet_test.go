@@ -84,7 +84,8 @@ func (f *fleet) spec(name string) nodeSpec {
 	return spec
 }
 
-// add starts nodes, all at once.
+// add starts nodes, all at once, and waits until they have units: a Redis that has just been made might be one that forgot, so it grants
+// nothing for as long as a lease lasts.
 func (f *fleet) add(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
@@ -97,6 +98,12 @@ func (f *fleet) add(names ...string) {
 		if err := f.nodes[name].started(f.t.Context()); err != nil {
 			f.t.Fatal(err)
 		}
+	}
+	for _, name := range names {
+		eventually(f.t, f.failover(), name+" is given a unit", func() (bool, error) {
+			err := f.nodes[name].call(f.t.Context(), "balance", accountOf(name, "probe"), nil)
+			return err == nil, err
+		})
 	}
 }
 
@@ -297,7 +304,7 @@ func (f *fleet) judge(tails map[string]event.Sequence) judgement {
 		f.any().must(f.t, "balance", id, &stands)
 		j.Unacknowledged += max(0, acked-stands)
 	}
-	f.t.Logf("frozen=%d %v", f.frozen, j)
+	f.t.Logf("frozen=%d acknowledged=%d %v", f.frozen, sum(f.acknowledged()), j)
 	clean := j
 	clean.Late = 0
 	if clean != (judgement{verdict: verdict{Effects: j.Effects}}) || j.Late > f.frozen || j.Effects == 0 {
@@ -328,6 +335,14 @@ func (f *fleet) settle(within time.Duration, tasks, accounts []string) judgement
 	tails := f.lanes(runnerName, taskCategory, tasks...)
 	maps.Copy(tails, f.lanes(tellerName, accountCategory, accounts...))
 	f.drained(within, tails)
+	if acked := sum(f.acknowledged()); len(accounts) > 0 && acked < len(accounts) {
+		f.t.Errorf("%d deposits were acknowledged, which shows little", acked)
+	}
+	for _, n := range f.running() {
+		if r := n.report(f.t); len(r.Unanswered) > 0 {
+			f.t.Logf("%s: not answered: %v", n.spec.Name, r.Unanswered)
+		}
+	}
 	return f.judge(tails)
 }
 

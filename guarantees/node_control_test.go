@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -85,9 +86,10 @@ type site struct {
 // report is what a node has observed.
 type report struct {
 	Applied       int
-	Halted        []string // units
-	CommitsFailed []string // units
-	Errors        []string // of anything else, one of each
+	Halted        []string       // units
+	CommitsFailed []string       // units
+	Errors        []string       // of deposits that were rejected: nobody else deposits there
+	Unanswered    map[string]int // asks that were not answered, by the error
 }
 
 // nodeMain is the process of a node. It serves its control until it is told to stop, or killed.
@@ -278,6 +280,7 @@ func (s *site) deposits(ctx context.Context, client, id string, pause time.Durat
 		if next == 0 {
 			at, err := keyhold.Ask[*receipt](ctx, s.app, account.ID(id), &balanceQuery{})
 			if err != nil {
+				s.unanswered(err)
 				continue
 			}
 			next = at.Number + 1
@@ -294,8 +297,23 @@ func (s *site) deposits(ctx context.Context, client, id string, pause time.Durat
 			s.mu.report.Errors = append(s.mu.report.Errors, err.Error()) // it was told where the account stands: nobody may have moved it
 			s.mu.Unlock()
 			next = 0
+		default:
+			s.unanswered(err)
 		}
 	}
+}
+
+func (s *site) unanswered(err error) {
+	var ask *actors.AskError
+	if errors.As(err, &ask) {
+		err = ask.Err // without the name of the entity
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.report.Unanswered == nil {
+		s.mu.report.Unanswered = map[string]int{}
+	}
+	s.mu.report.Unanswered[err.Error()]++
 }
 
 func (s *site) balance(ctx context.Context, id string) (int, error) {

@@ -51,10 +51,16 @@ func (f *fleet) underLoad(clients []string, count int, faults func(halfway <-cha
 			if err != nil && failed == nil {
 				failed = fmt.Errorf("publish number %d: %w", n, err) // the store is well: nothing is in the way of a publisher
 			}
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
 	faults(halfway)
 	work.Wait()
+	acked := sum(f.acknowledged())
+	eventually(f.t, time.Minute, "deposits go on after the faults", func() (bool, error) {
+		now := sum(f.acknowledged())
+		return now >= acked+len(nodes)*len(clients), fmt.Errorf("%d, and %d before", now, acked)
+	})
 	for _, n := range nodes {
 		n.must(f.t, "unload", nil, nil)
 	}
