@@ -104,9 +104,12 @@ func (v *visit) enter(ctx context.Context, query string) (done func(error) error
 	v.release = append(v.release, cancel)
 	return func(err error) error {
 		defer v.mu.Unlock()
-		err = v.class(err)
-		if err != nil && v.broken == nil && (v.raw.IsClosed() || v.raw.PgConn().TxStatus() == 'E') {
-			v.broken = err
+		if err = v.class(err); err != nil && v.broken == nil {
+			v.alone(func() {
+				if v.raw.IsClosed() || v.raw.PgConn().TxStatus() == 'E' {
+					v.broken = err
+				}
+			})
 		}
 		v.used = time.Now()
 		return err
@@ -187,19 +190,31 @@ func (v *visit) end(why error) {
 	}
 	v.stop()
 	if v.raw != nil {
-		rollback(v.raw)
+		v.alone(func() { rollback(v.raw) })
 	}
 	_ = v.conn.Close() // the pool closes what is still in a transaction
 	v.opened.hands.leave()
 }
 
-// ready closes what the application left open, and reports why nothing can be committed.
-func (v *visit) ready() error {
+// alone runs f while database/sql does nothing on the connection, such as closing rows whose context is over.
+func (v *visit) alone(f func()) {
+	_ = v.conn.Raw(func(any) error { // an error says that the connection is gone, and with it the transaction
+		f()
+		return nil
+	})
+}
+
+// finish closes the rows that the application left open.
+func (v *visit) finish() {
 	for _, r := range v.rows {
 		if err := r.Close(); err != nil && v.broken == nil {
 			v.broken = v.class(err)
 		}
 	}
+}
+
+// ready reports why nothing can be committed.
+func (v *visit) ready() error {
 	switch status := v.raw.PgConn().TxStatus(); {
 	case v.ctx.Err() != nil:
 		return context.Cause(v.ctx)

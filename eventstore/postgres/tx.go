@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -96,12 +97,16 @@ func (v *visit) commit(ctx context.Context, c *eventstore.Changes) (eventstore.C
 		return eventstore.Committed{}, v.over
 	}
 	defer v.end(eventstore.ErrEnded)
-	if err := v.ready(); err != nil {
-		return eventstore.Committed{}, err
-	}
+	v.finish()
 	ctx, stop := within(ctx, v.ctx)
 	defer stop()
-	done, err := v.opened.work(ctx, v.raw, v.mark, c)
+	var done eventstore.Committed
+	err := driver.ErrBadConn // unless the connection is there
+	v.alone(func() {
+		if err = v.ready(); err == nil {
+			done, err = v.opened.work(ctx, v.raw, v.mark, c)
+		}
+	})
 	if err != nil {
 		return eventstore.Committed{}, v.class(err)
 	}
