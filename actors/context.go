@@ -59,7 +59,8 @@ type Context struct{ UnitOfWork }
 func (c Context) Key() string { return c.a.of.id.Key }
 
 // Fence names this very attempt to something outside that can refuse what is stale: per unit, (generation, lane, sequence) is
-// never below what it was before.
+// never below what it was before. The generation is that of the unit's lease where units are leased one by one, else that of the process's start: whoever
+// owns the unit next has a higher one.
 func (c Context) Fence() Fence { return c.a.fence() }
 
 // Become makes the cases of Modes[mode] take the place of those in On, once this unit of work has committed; "" goes back.

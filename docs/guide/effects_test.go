@@ -42,6 +42,16 @@ func (l ledger) due(ctx keyhold.Context, e FeeDue) error {
 	return err
 }
 
+// guarded is one that keeps the generation, too.
+type guarded struct{ db *sql.DB }
+
+func (g guarded) due(ctx keyhold.Context, e FeeDue) error {
+	f := ctx.Fence()
+	_, err := g.db.ExecContext(ctx, `UPDATE balances SET cents = cents + $1, sequence = $2, generation = $3
+		WHERE client = $4 AND sequence < $2 AND generation <= $3`, e.Cents, f.Sequence, f.Generation, f.Unit.Key)
+	return err
+}
+
 // charges remembers what was asked, by the idempotency key.
 type charges struct {
 	asked int
@@ -91,5 +101,39 @@ func TestALedgerIgnoresWhatItHas(t *testing.T) {
 	}
 	if d := cmp.Diff([2]int64{340, 2}, got); d != "" {
 		t.Errorf("cents and sequence (-want +got):\n%s", d)
+	}
+}
+
+func TestALedgerThatKeepsTheGenerationRefusesAnOwnerThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seen int // the highest generation that the ledger knows
+		want int64
+	}{"the owner": {0, 340}, "one that was replaced": {1 << 40, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "ledger.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(t.Context(), `CREATE TABLE balances (client TEXT, cents INTEGER, sequence INTEGER, generation INTEGER)`); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), `INSERT INTO balances VALUES ('ada', 0, 0, $1)`, c.seen); err != nil {
+				t.Fatal(err)
+			}
+			keyholdtest.Handler(t, keyhold.Handler[guarded]{
+				Name: "ledger", Categories: []string{"fees"}, SequentialBy: "client_id", New: func(string) guarded { return guarded{db} },
+				On: keyhold.Behavior[guarded]{keyhold.On(guarded.due)},
+			}).Given(FeeDue{ClientID: "ada", Cents: 300}, FeeDue{ClientID: "ada", Cents: 40})
+			var cents int64
+			if err := db.QueryRowContext(t.Context(), `SELECT cents FROM balances`).Scan(&cents); err != nil {
+				t.Fatal(err)
+			}
+			if cents != c.want {
+				t.Errorf("%d cents, want %d", cents, c.want)
+			}
+		})
 	}
 }
