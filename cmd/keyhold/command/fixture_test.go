@@ -33,11 +33,10 @@ var shop = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, "shop.db")
-	return path, makeShop(context.Background(), path)
+	return path, makeShop(context.Background(), sqlite.Open(path))
 })
 
-func makeShop(ctx context.Context, path string) error {
-	store := sqlite.Open(path)
+func makeShop(ctx context.Context, store eventstore.Store) error {
 	if _, err := store.Start(ctx, eventstore.StartOptions{Node: "shop@test"}); err != nil {
 		return err
 	}

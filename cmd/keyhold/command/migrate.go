@@ -31,7 +31,7 @@ func (s *setting) migrateStatus() *cobra.Command {
 		Short: "Show the format of the store, and the steps to the one that this program needs",
 		Args:  exactly(),
 		RunE: s.bare(func(ctx context.Context, r *run) error {
-			if err := s.there(); err != nil {
+			if err := s.there(ctx); err != nil {
 				return err
 			}
 			v, err := s.formatNow(ctx)
@@ -53,7 +53,7 @@ func (s *setting) migrateUp() *cobra.Command {
 		Short: "Take the steps, while no program has the store open",
 		Args:  exactly(),
 		RunE: s.bare(func(ctx context.Context, r *run) error {
-			if err := s.there(); err != nil && !create {
+			if err := s.there(ctx); err != nil && !create {
 				return err
 			}
 			v, err := s.formatNow(ctx)
@@ -80,7 +80,7 @@ func (s *setting) migrateUp() *cobra.Command {
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the steps, and take none")
 	c.Flags().BoolVar(&withSQL, "sql", false, "show what the steps do")
-	c.Flags().BoolVar(&create, "create", false, "make the store where the file is not there")
+	c.Flags().BoolVar(&create, "create", false, "make the store where there is none")
 	return c
 }
 
@@ -95,17 +95,24 @@ func (s *setting) bare(do func(ctx context.Context, r *run) error) func(*cobra.C
 	}
 }
 
-// there reports a SQLite file that is not there: a path that was mistyped would become a new store.
-func (s *setting) there() error {
+// there reports a store that is not there: what was mistyped would become a new one.
+func (s *setting) there(ctx context.Context) error {
 	if s.options.Open != nil {
 		return nil
 	}
-	path, err := s.path()
+	place, err := s.place()
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return noFile(path)
+	if isPostgres(place) {
+		found, _, _, err := s.migrations().Status(ctx)
+		if err == nil && found == 0 {
+			err = noStore(place)
+		}
+		return err
+	}
+	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
+		return noFile(place)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestWhichStoreIsMeant(t *testing.T) {
 	t.Parallel()
 	d := setup(t)
 	delete(d.vars, "KEYHOLD_DB")
-	if r := d.run(t, "status"); r.code != ExitUsage || !strings.Contains(r.err, "no store was named\nName the SQLite file of the application with --db FILE, or set KEYHOLD_DB.") {
+	if r := d.run(t, "status"); r.code != ExitUsage || !strings.Contains(r.err, "no store was named\nName the SQLite file of the application, or the postgres:// URL of its database, with --db, or set KEYHOLD_DB.") {
 		t.Errorf("no store: %+v", r)
 	}
 	if r := d.run(t, "status", "--db", d.db); !strings.Contains(r.out, "keyhold --db shop.db partitions ls --handler shipping") {

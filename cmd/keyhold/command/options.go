@@ -16,12 +16,12 @@ type Options struct {
 	Name string
 	// Version is what the command version prints; "" is what the Go tool noted of the build.
 	Version string
-	// DB is the SQLite file of the store where neither --db nor $KEYHOLD_DB names one. It goes with no Open.
+	// DB is the SQLite file of the store, or the postgres:// URL of its database, where neither --db nor $KEYHOLD_DB names one. It goes with no Open.
 	DB string
 	// Open opens the store for one run of one command, without taking its ownership; the closer is closed at the end. Nil
-	// opens the SQLite file that --db or $KEYHOLD_DB names.
+	// opens the SQLite file or the PostgreSQL database that --db or $KEYHOLD_DB names.
 	Open func(ctx context.Context) (eventstore.Operations, io.Closer, error)
-	// Migrations are those of the store that Open opens; without them the command has no migrate. A SQLite file has its own.
+	// Migrations are those of the store that Open opens; without them the command has no migrate. What --db names has its own.
 	Migrations *Migrations
 }
 

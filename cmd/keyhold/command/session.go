@@ -34,9 +34,9 @@ func (s *setting) define(flags *pflag.FlagSet) {
 	if s.options.Open == nil {
 		usual := "$KEYHOLD_DB"
 		if s.options.DB != "" {
-			usual += ", or " + s.options.DB
+			usual += ", or " + redacted(s.options.DB)
 		}
-		flags.StringVar(&s.db, "db", "", "SQLite `FILE` of the store (default "+usual+")")
+		flags.StringVar(&s.db, "db", "", "`STORE`: the SQLite file of the application, or the postgres:// URL of its database (default "+usual+")")
 	}
 	flags.StringVarP(&s.output, "output", "o", asTable, "`FORMAT`: table, wide (all columns, nothing shortened) or json")
 	flags.BoolVar(&s.noColor, "no-color", false, "no colours; there are none with $NO_COLOR either, nor where no terminal is")
@@ -93,7 +93,7 @@ func (s *setting) desk(store eventstore.Operations) *admin.Desk {
 func (s *setting) typed() string {
 	var flags []string
 	if s.db != "" {
-		flags = []string{"--db", s.db}
+		flags = []string{"--db", redacted(s.db)}
 	}
 	return admin.CommandLine(s.top.CommandPath(), "", flags)
 }
