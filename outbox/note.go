@@ -39,7 +39,7 @@ func (r *Relay) note(ctx context.Context) {
 func (r *Relay) discard(jobs []*job) {
 	var of parts
 	for _, j := range jobs {
-		j.generation = 0
+		j.gone = true
 		of |= 1 << j.lane.Part()
 	}
 	r.lookAgain(of)

@@ -27,6 +27,7 @@ type job struct {
 	names      []string         // subscribers; known says whether they are
 	known      bool
 	done       event.Sequence // noted as published by this relay
+	gone       bool           // discarded
 }
 
 // seek asks the store for lanes with unpublished records, in the parts that are to be looked through.
@@ -136,7 +137,7 @@ func (r *Relay) at(is func(*job) bool) (jobs []*job, of parts) {
 	r.mu.Unlock()
 	for _, j := range r.jobs {
 		part := j.lane.Part()
-		if is(j) && held[part] == j.generation {
+		if is(j) && !j.gone && held[part] == j.generation {
 			jobs = append(jobs, j)
 			of |= 1 << part
 		}
@@ -386,7 +387,7 @@ func (r *Relay) sweep() {
 	r.mu.Unlock()
 	kept := r.jobs[:0]
 	for _, j := range r.jobs {
-		lost := held[j.lane.Part()] != j.generation
+		lost := j.gone || held[j.lane.Part()] != j.generation
 		if !lost && (!j.over() || j.has > j.done && j.next == stepDone) {
 			kept = append(kept, j)
 			continue

@@ -22,8 +22,8 @@ func (w *world) everything(n *node) {
 	bad := event.LaneRef{Category: "order", Key: "a:b"}
 	diverged := event.LaneRef{Category: "order", Key: "diverged"}
 	n.broker.Append(w.Context(), []transport.Append{{Lane: diverged, Start: true, Entries: []event.Envelope{{ID: "of-before", Category: "order", Key: diverged.Key, Sequence: 3}}}})
-	n.Committed(w.commit(3, bad, diverged, orders, others, notes, payments))
 	w.foreign("audit", "payment")
+	n.Committed(w.commit(3, bad, diverged, orders, others, notes, payments))
 	w.server.Delete(others)
 	n.Forgot()
 }
