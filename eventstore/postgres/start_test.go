@@ -273,3 +273,36 @@ func TestTheServerRestarts(t *testing.T) {
 	ids, _ := d.all("")
 	d.same("events", ids, []string{"e-a-1", "e-a-2", "e-b-1"})
 }
+
+func TestTheServerFailsOverToItsStandby(t *testing.T) {
+	t.Parallel()
+	primary := postgresserver.Run(t, postgresserver.Options{})
+	standby := postgresserver.Run(t, postgresserver.Options{StandbyOf: primary})
+	d := &desk{T: t, config: Config{
+		URL:                strings.Replace(primary.URL("postgres"), primary.Addr(), standby.Addr()+","+primary.Addr(), 1),
+		TransactionTimeout: 500 * time.Millisecond,
+	}}
+	told := newNotices()
+	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe}) // the first host is none that it could write on
+	d.commit(events("a", 2))
+	source, err := primary.Connect(d.Context(), "postgres")
+	d.must(err)
+	var written string
+	d.must(source.QueryRow(d.Context(), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&written))
+	d.must(source.Close(d.Context()))
+	replica, err := standby.Connect(d.Context(), "postgres")
+	d.must(err)
+	for there := false; !there; {
+		d.must(replica.QueryRow(d.Context(), `SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn`, written).Scan(&there))
+	}
+	d.must(replica.Close(d.Context()))
+	d.must(primary.Kill())
+	told.wait(t, "place on the store lost")
+	d.must(standby.Promote(d.Context()))
+	d.stop()
+	d.start()
+	d.same("unclean", d.id.Unclean, true)
+	d.commit(events("b", 1))
+	ids, _ := d.all("")
+	d.same("events", ids, []string{"e-a-1", "e-a-2", "e-b-1"})
+}
