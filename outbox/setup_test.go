@@ -168,11 +168,7 @@ func (w *world) passing(lane event.LaneRef) eventstore.Passing {
 // looks gives all looks that are set, due or not.
 func (w *world) looks() []eventstore.Look {
 	w.Helper()
-	var parts []event.Part
-	for p := range event.Parts {
-		parts = append(parts, event.Part(p))
-	}
-	all, err := w.store.DueLooks(w.Context(), parts, time.Now().AddDate(100, 0, 0), 10_000)
+	all, err := w.store.DueLooks(w.Context(), partsAll(), time.Now().AddDate(100, 0, 0), 10_000)
 	w.must("looks", err)
 	return all
 }
