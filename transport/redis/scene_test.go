@@ -204,7 +204,8 @@ func start(t *testing.T, tr *redis.Transport, names ...string) *ear {
 	e.forgot.Init(t)
 	e.reported.Init(t)
 	node := transport.Node{
-		Wake: e.woken.Send, Rescan: func() { e.rescans.Send(struct{}{}) }, Forgot: func() { e.forgot.Send(struct{}{}) }, Report: e.reported.Send,
+		Subscriptions: []transport.Subscription{{Name: event.PartName}}, // as every node of an application has it
+		Wake:          e.woken.Send, Rescan: func() { e.rescans.Send(struct{}{}) }, Forgot: func() { e.forgot.Send(struct{}{}) }, Report: e.reported.Send,
 	}
 	for _, name := range names {
 		node.Subscriptions = append(node.Subscriptions, transport.Subscription{Name: name, Category: "order"})

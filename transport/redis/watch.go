@@ -219,7 +219,7 @@ func (w *watch) lookAtMemory(ctx context.Context) error {
 func (w *watch) lookAtPartitions(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for _, s := range w.node.Subscriptions {
-		if seen[s.Category] {
+		if s.Category == "" || seen[s.Category] { // what stands for parts has none
 			continue
 		}
 		seen[s.Category] = true
