@@ -178,6 +178,9 @@ var divergences = whenRelayed([]check{
 		f.same("tail", f.tail(orders), event.Sequence(2))
 		f.register([]string{"shipping", "order"})
 		f.same("lag", f.lag("shipping"), uint64(2))
+		f.commit(advance(shipping, orders, 0, 2))
+		f.purgeAll(time.Now().Add(time.Hour))
+		f.same("purged", f.lane(orders), []event.Envelope{})
 	}},
 	{"streams keep their events and versions, and the order of all events stays", func(f *fixture) {
 		f.emit(order7, 0, f.events("order", "a", 2)...)

@@ -116,6 +116,11 @@ var foreignHandlers = []check{
 		f.foreign([]string{"mail", "payment"})
 		f.same("with no handler of this store", f.purgeAll(later), 1)
 	}},
+	{"it is not in use here, and can be removed", func(f *fixture) {
+		f.foreign([]string{"billing", "order"})
+		f.act(doing(eventstore.ActRemove, event.Unit{Name: "billing"}))
+		f.same("handlers", f.handlerNames(), []string{})
+	}},
 	{"an overview shows it without a lag, and not as running; it has no partitions here", func(f *fixture) {
 		f.foreign([]string{"billing", "order"})
 		f.register([]string{"shipping", "order"})

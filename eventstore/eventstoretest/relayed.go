@@ -194,7 +194,37 @@ var sharedStarts = []check{
 		f.same("running", f.handler("shipping").Running, false)
 		f.act(removed)
 	}},
-	{"a start without a relay finds the store owned while one with is on, and the other way round", func(f *fixture) {
+	{"a handler that several saved runs while any of them is started", func(f *fixture) {
+		second, _ := f.beside()
+		third, _ := f.beside()
+		for _, s := range []eventstore.Store{f.store, third, second} { // not in the order of their starts
+			at, err := s.LoadRegistry(f.ctx)
+			f.must(err)
+			at.Handlers = []eventstore.Handler{{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Since: base}}
+			f.must(s.SaveRegistry(f.ctx, at, nil))
+		}
+		f.must(second.Stop(f.ctx))
+		f.same("with the first and the last", f.handler("shipping").Running, true)
+		f.must(third.Stop(f.ctx))
+		f.same("with the first", f.handler("shipping").Running, true)
+		fourth, _ := f.beside()
+		f.stop()
+		f.store = fourth
+		f.same("with one that never saved it", f.handler("shipping").Running, false)
+	}},
+	{"a handler that was saved by an earlier start last runs in a later one that saved it, too", func(f *fixture) {
+		second, _ := f.beside()
+		for _, s := range []eventstore.Store{second, f.store} {
+			at, err := s.LoadRegistry(f.ctx)
+			f.must(err)
+			at.Handlers = []eventstore.Handler{{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Since: base}}
+			f.must(s.SaveRegistry(f.ctx, at, nil))
+		}
+		f.stop()
+		f.store = second
+		f.same("running", f.handler("shipping").Running, true)
+	}},
+	{"a start without a relay finds the store owned while one with is on", func(f *fixture) {
 		f.beside()
 		alone := f.harness.Reopen()
 		_, err := alone.Start(f.ctx, eventstore.StartOptions{Node: "alone"})

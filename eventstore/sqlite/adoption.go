@@ -109,7 +109,6 @@ func (c *connection) adopt(lane int64, d *eventstore.Diverged, a eventstore.Adop
 	if _, err := c.exec(`UPDATE keyhold_lanes SET last = ?, published = ? WHERE id = ?`, a.Tail, a.Published, lane); err != nil {
 		return err
 	}
-	delete(c.lanes, d.Lane) // what is remembered of it is wrong now
 	c.counts.drawn(d.Lane.Category, int(a.Tail-d.Tail), d.Tail == 0)
 	if err := c.run([]any{lane}, `DELETE FROM keyhold_diverged WHERE lane = ?`, `DELETE FROM keyhold_unpublished WHERE lane = ?`); err != nil {
 		return err
