@@ -48,7 +48,7 @@ type Handler struct {
 	Since      time.Time
 	Seen       event.Generation // start generation in which it was saved last; SaveRegistry sets it, whatever is given
 	// StoreID is of the store that keeps its checkpoints when that is another one: a handler of another application that reads a category
-	// of this one. "" = this store.
+	// of this one. "" = this store. Another store's has no lag, no partitions and no hold on a purge here, and is never running or in use here.
 	StoreID string
 }
 

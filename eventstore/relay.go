@@ -10,7 +10,7 @@ import (
 
 // Relays is what a relay needs of a store: which lanes have records that the broker does not have yet, what those are, and which lanes
 // are to be looked at again because somebody may not have passed what was published. A store keeps this only when it was started with
-// [StartOptions].Relayed; else nothing is found, and whatever is noted gives [ErrNotRelayed].
+// [StartOptions].Relayed; else nothing is unpublished or due, and whatever is noted gives [ErrNotRelayed]. Lanes are read all the same.
 //
 // Whatever changes something names the parts that the caller holds ([PartFence]). The store locks the rows of these units first and reads
 // in the statements after that, so that two calls for one part come one after the other, also when they are made by one owner:
