@@ -1,14 +1,17 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/proxy"
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/redis"
@@ -257,4 +260,28 @@ func BenchmarkAppend(b *testing.B) {
 	if stats, err := server.Info(b.Context(), "commandstats"); err == nil {
 		b.Log(stats["cmdstat_evalsha"], stats["cmdstat_xadd"])
 	}
+}
+
+// A reply that was lost: it is not known what happened, and asking again settles it.
+func TestAnAppendWhoseReplyWasLostIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *scene) {
+		direct := w.connected(t)
+		published(t, direct, orders, 1, 1)
+		line := proxy.Run(t, w.server.Addr())
+		w.cfg.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, line.Addr())
+		}
+		tr := w.connected(t)
+		run := transport.Append{Lane: orders, Entries: entries(orders, 2, 3), Subscribers: []string{"shipping"}}
+		lost := line.LoseReply("order:k-1#3", 0, false)
+		got := tr.Append(t.Context(), []transport.Append{run})[0]
+		if got.Err == nil || errors.Is(got.Err, transport.ErrFull) {
+			t.Fatalf("got %+v, want an error that leaves it open", got)
+		}
+		<-lost
+		w.holds(t, orders, 1, 3)
+		answered(t, tr.Append(t.Context(), []transport.Append{run})[0], transport.AppendOK, 3)
+		w.holds(t, orders, 1, 3)
+	})
 }

@@ -168,7 +168,8 @@ func TestAPromotedReplicaMayLackTheTail(t *testing.T) {
 	t.Parallel()
 	w := newScene(t, redisserver.Options{})
 	replica := redisserver.Run(t, redisserver.Options{ReplicaOf: w.server})
-	w.settle(t) // a server that gets its first replica takes another replication id
+	// A server that gets its first replica takes another replication id.
+	w.settle(t)
 	var address atomic.Value // of whoever is the master
 	address.Store(w.server.Addr())
 	w.cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -183,11 +183,11 @@ func (t *Transport) retireStepwise(ctx context.Context, c *connection, all []*re
 		r.lane.Subscribers = append(slices.Clone(r.lane.Subscribers), foreign[r.lane.Lane.Category]...)
 	}
 	held := c.retire(ctx, all, "look", t.storeID())
-	c.indexed(ctx, all, "srem", func(r *retirement) bool { return r.answer == nil })
-	leaving := make(map[*retirement]bool)
+	leaving := make(map[*retirement]bool) // or so it may be: an error leaves that open
 	for _, r := range all {
 		leaving[r] = r.answer == nil
 	}
+	c.indexed(ctx, all, "srem", func(r *retirement) bool { return leaving[r] })
 	held = append(held, c.retire(ctx, all, "delete", t.storeID())...)
 	live := c.live(ctx, all, leaving)
 	c.indexed(ctx, all, "sadd", func(r *retirement) bool { return live[r] })

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -142,4 +143,24 @@ func TestAServerThatIsAwayIsReportedOnceAndLookedForUntilItIsBack(t *testing.T) 
 	if diff := cmp.Diff(map[string]int{"listen": 1, "watch": 1}, seen); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)
 	}
+}
+
+// A server that says nothing, on a connection that stays: nobody would ever be woken again.
+func TestAServerThatHangsIsLeftAndListenedToAnew(t *testing.T) {
+	t.Parallel()
+	w := newScene(t, redisserver.Options{})
+	w.cfg.Timeout = 200 * time.Millisecond
+	tr := w.connected(t)
+	node := start(t, tr, "shipping")
+	node.rescans.Wait(t)
+	if err := w.server.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	node.reported.WaitFor(t, func(err error) bool { return strings.Contains(err.Error(), "the server has not answered for") })
+	if err := w.server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	node.rescans.Wait(t)
+	published(t, tr, orders, 1, 1, "shipping")
+	node.woken.WaitFor(t, func(u event.Unit) bool { return u == shipping })
 }
