@@ -64,12 +64,15 @@ func (u *unit) interrupt(a *attempt) {
 }
 
 // letLapse gives a unit up whose behavior does not return: its lease is not renewed any more, and nobody is kept waiting for it.
-func (u *unit) letLapse() {
-	g := event.Generation(u.lease.kept.Load())
+func (u *unit) letLapse(inside *attempt) {
 	if !u.prog.config.Leased || u.lease.hung.Swap(true) {
 		return
 	}
-	u.run.keeper.Remove(partitions.Held{Unit: u.id, Generation: g})
+	if u.watch.current.Load() != inside { // it has returned after all: see end
+		u.lease.hung.Store(false)
+		return
+	}
+	u.dropLease()
 	u.post(func(b *inbox) { b.mu.lease.hung = true })
 	u.refuse(errors.Join(ErrUnavailable, errHung), true)
 }
@@ -80,9 +83,7 @@ func (u *unit) news() (partitions.Input, partitions.Tick) {
 	held, is := u.machine.Held()
 	switch {
 	case n.renewed.Generation != 0:
-		if n.renewed.Generation == event.Generation(u.lease.kept.Load()) {
-			u.lease.sent = max(u.lease.sent, n.renewed.Sent)
-		}
+		u.asked(n.renewed)
 		return n.renewed, n.first
 	case n.lost != 0 && is && n.lost == held.Generation && n.why == leases.Fenced:
 		return partitions.Fenced{Generation: n.lost}, u.run.tick()
@@ -92,6 +93,13 @@ func (u *unit) news() (partitions.Input, partitions.Tick) {
 		return partitions.Hung{}, u.run.tick()
 	}
 	return nil, 0
+}
+
+// asked notes when the lease was last asked for with success.
+func (u *unit) asked(r partitions.Renewed) {
+	if held, is := u.machine.Held(); is && held.Generation == r.Generation {
+		u.lease.sent = max(u.lease.sent, r.Sent)
+	}
 }
 
 // keepLease has the keeper keep what the machine holds, and nothing else.
@@ -111,7 +119,7 @@ func (u *unit) keepLease() {
 	}
 }
 
-// dropLease has the keeper forget the unit.
+// dropLease has the keeper forget the unit. Anybody may call it; what the machine still holds after its next step is kept again.
 func (u *unit) dropLease() {
 	if g := u.lease.kept.Swap(0); g != 0 {
 		u.run.keeper.Remove(partitions.Held{Unit: u.id, Generation: event.Generation(g)})
@@ -126,7 +134,7 @@ func (u *unit) stillServing() bool {
 	}
 	u.run.keeper.Look()
 	if r, first := u.inbox.takeRenewed(); r.Generation != 0 {
-		u.lease.sent = max(u.lease.sent, r.Sent)
+		u.asked(r)
 		for _, e := range u.machine.Step(first, r) {
 			u.do(e)
 		}

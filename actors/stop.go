@@ -79,7 +79,7 @@ func (s *stopping) hurry(ctx context.Context, why error) (failed *StopError, cal
 	failed = &StopError{Interrupted: interrupted, Err: why}
 	for _, u := range s.run.units.all() {
 		failed.Stuck = append(failed.Stuck, u.id)
-		u.letLapse()
+		u.letLapse(u.watch.current.Load())
 		u.refuse(ErrStopping, true)
 		u.settle(func(*drive) bool { return true }, ErrStopping)
 	}

@@ -72,7 +72,7 @@ func (u *unit) overdue() {
 	default:
 		observe2(u.run.rt.cfg.Observer.Overdue, u.id, time.Duration(now-a.began))
 		a.block() // never undone: until it returns
-		u.letLapse()
+		u.letLapse(a)
 		u.look(now.Add(max(patience, u.prog.desc.Timeout)))
 	}
 }
