@@ -172,6 +172,9 @@ func TestAcknowledgesNothingAboveTheCheckpoint(t *testing.T) {
 	h := w.acquire(node, shipping)
 	w.advance(node, h, 5, place(orders, 0))
 	w.fetch(node, h, 5, place(orders, 5))
+	if p := w.pending(orders, "shipping"); len(p) != 9 {
+		t.Errorf("read ahead: pending %v", p)
+	}
 	w.advance(node, h, 2, place(orders, 3))
 	if diff := cmp.Diff([]string{"4", "5", "6", "7", "8", "9"}, w.pending(orders, "shipping")); diff != "" {
 		t.Error(diff)
@@ -435,6 +438,38 @@ func TestPendingInBulkHoldsNobodyUp(t *testing.T) {
 		} else {
 			t.Logf("script %s: %d µs", s.name, took)
 		}
+	}
+}
+
+// TestAnswerThatIsFullPutsUnitsOff: they are asked for again, and lose nothing but time.
+func TestAnswerThatIsFullPutsUnitsOff(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	p := node.conn.Load().port
+	requests := make([]*request, 2*callBytes/unitBytes)
+	for i := range requests {
+		lane := event.LaneRef{Category: "order", Key: "u-" + strconv.Itoa(i)}
+		w.do("xadd", w.stream(lane), "1-0", "type", "order.placed", "data", strings.Repeat("x", unitBytes))
+		tenure, err := p.tenure(w.acquire(node, event.Unit{Name: "shipping", Key: lane.Key}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reading{above: []event.Position{place(lane, 0)}, most: 5}
+		if err := p.plan(tenure, r); err != nil {
+			t.Fatal(err)
+		}
+		requests[i] = &request{tenure: tenure, asked: r, done: make(chan struct{})}
+	}
+	p.call(t.Context(), &kindRead, requests)
+	answers := make(map[any]int)
+	for _, r := range requests {
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		answers[r.answer[0]]++
+	}
+	if diff := cmp.Diff(map[any]int{"ok": callBytes / unitBytes, "later": callBytes / unitBytes}, answers); diff != "" {
+		t.Error(diff)
 	}
 }
 
