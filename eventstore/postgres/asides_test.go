@@ -151,15 +151,15 @@ func TestWhatWasParkedJustBeforeIsDueOnceTheFirstIsDropped(t *testing.T) {
 	}
 }
 
-// replayed hands a dead letter of shipping out.
-func (d *desk) replayed() eventstore.Job {
+// replayed hands the first dead letter of shipping out, which is that of a key.
+func (d *desk) replayed(key string) eventstore.Job {
 	d.Helper()
-	d.commit(events("a", 1))
+	d.commit(events(key, 1))
 	d.commit(events("told", 1))
-	d.commit(dead("a", 1))
+	d.commit(dead(key, 1))
 	job, err := d.at.StartJob(d.Context(), eventstore.Job{Kind: eventstore.JobReplay, Filter: eventstore.Filter{Handler: "shipping"}, Actor: "ann"})
 	d.must(err)
-	_, units, err := d.store.StepJob(d.Context(), job.ID, 10)
+	_, units, err := d.store.StepJob(d.Context(), job.ID, 1)
 	d.must(err)
 	if len(units) != 1 {
 		d.Fatalf("handed out to %v", units)
@@ -186,7 +186,7 @@ func TestADeadLetterIsSettledOnce(t *testing.T) {
 		t.Run(name+" after the owner", func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
-			job := d.replayed()
+			job := d.replayed("a")
 			release := d.holdLanes()
 			settled := d.committing(settles(eventstore.AsideDead, 1))
 			d.waiting(1)
@@ -200,7 +200,7 @@ func TestADeadLetterIsSettledOnce(t *testing.T) {
 		t.Run(name+" before the owner", func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
-			job := d.replayed()
+			job := d.replayed("a")
 			release := d.hold(`SELECT FROM keyhold_jobs FOR UPDATE`) // the last row that the other changes
 			before := background(func() error { return other(d, job) })
 			d.waiting(1)
@@ -227,6 +227,54 @@ func (d *desk) checkJob(id int64, want string) {
 	if got := fmt.Sprintf("%d handed, %d through, %d failed", j.Handed, j.Through, j.Failed); got != want {
 		d.Errorf("job: %s, want %s", got, want)
 	}
+}
+
+func TestNothingIsHandedOutForAJobThatIsBeingCancelled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.commit(events("a", 1))
+	d.commit(dead("a", 1))
+	job, err := d.at.StartJob(t.Context(), eventstore.Job{Kind: eventstore.JobReplay, Filter: eventstore.Filter{Handler: "shipping"}, Actor: "ann"})
+	d.must(err)
+	release := d.holdActs()
+	cancelled := background(func() error {
+		_, err := d.at.ActOnJob(t.Context(), job.ID, eventstore.ActCancelJob, "ann", "enough")
+		return err
+	})
+	d.waiting(1)
+	stepped := background(func() error {
+		_, _, err := d.store.StepJob(t.Context(), job.ID, 10)
+		return err
+	})
+	d.waiting(2)
+	release()
+	d.must(<-cancelled)
+	d.must(<-stepped)
+	d.checkJob(job.ID, "0 handed, 0 through, 0 failed")
+	due, err := d.store.DueAsides(t.Context(), shipping, 10)
+	if d.must(err); len(due) > 0 {
+		t.Errorf("due for a job that is over: %+v", due)
+	}
+}
+
+func TestAStepLosesNoOutcomeThatIsCountedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.commit(events("b", 1))
+	d.commit(dead("b", 1))
+	job := d.replayed("a") // and not b yet
+	release := d.holdLanes()
+	settled := d.committing(settles(eventstore.AsideDead, 1))
+	d.waiting(1)
+	stepped := background(func() error {
+		_, _, err := d.store.StepJob(t.Context(), job.ID, 10)
+		return err
+	})
+	d.waiting(2)
+	release()
+	d.must(<-settled)
+	d.must(<-stepped)
+	d.checkJob(job.ID, "2 handed, 1 through, 0 failed")
 }
 
 func TestTwoWhoStepAJobTakeEachRowOnce(t *testing.T) {

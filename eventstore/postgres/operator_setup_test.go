@@ -228,7 +228,7 @@ func (d *desk) holdActs() (release func()) {
 func (d *desk) waiting(count int) {
 	d.Helper()
 	other := d.session()
-	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(d.Context(), 30*time.Second)
 	defer cancel()
 	for n := -1; n != count; {
 		if err := other.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'`, d.config.Schema).Scan(&n); err != nil {
