@@ -57,7 +57,7 @@ const (
 )
 
 // Others is where a runtime whose port leases each unit tells what nodes should know of one another's units. Each func may be nil. But for Relist they are
-// called in the goroutine of the unit, and must not block.
+// called in the goroutine of the unit, and must not block. A panic is logged, and costs nothing else.
 type Others struct {
 	// Held: another node has the unit, which was wanted here, for so long at most; or nobody is granted it before, because the broker lost its memory.
 	// It is woken again by whoever knows when that is worth it; nil = by the runtime, when that time has passed.
@@ -79,6 +79,10 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Observer = c.Observer.guarded(c.Logger)
+	c.Others.Held = guarded2(c.Logger, c.Others.Held)
+	c.Others.Unfit = guarded2(c.Logger, c.Others.Unfit)
+	c.Others.Rested = guarded2(c.Logger, c.Others.Rested)
+	c.Others.LetGo = guarded2(c.Logger, c.Others.LetGo)
 	if c.Now == nil {
 		c.Now = time.Now
 	}

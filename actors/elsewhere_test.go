@@ -141,6 +141,31 @@ func TestWhatCannotBeRecoveredHereIsLeftToOthers(t *testing.T) {
 	})
 }
 
+// It rests without having served, so whoever came meanwhile is told.
+func TestAnAskThatComesWhileAUnitIsGivenUpIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		a := w.joinOn(t, faulty.Nth(faulty.Raise, 1, faulty.Fault{Before: errors.New("store is out of reach")}), []actors.Definition{accounts()},
+			func(c *actors.Config) { c.Others.Unfit = func(event.Unit, error) {} })
+		a.port.releasing = make(chan struct{})
+		if _, err := a.Ask(t.Context(), ref("a"), &Balance{}); !errors.Is(err, actors.ErrUnavailable) {
+			t.Errorf("the first: %v", err)
+		}
+		second := make(chan error, 1)
+		go func() {
+			_, err := a.Ask(t.Context(), ref("a"), &Balance{})
+			second <- err
+		}()
+		synctest.Wait()
+		close(a.port.releasing)
+		if err := <-second; !errors.Is(err, actors.ErrUnavailable) || !actors.Retryable(err) {
+			t.Errorf("the second: %v", err)
+		}
+		same(t, "balance", 0, a.balance(t, "a"))
+	})
+}
+
 // Neither does a store that hangs keep the unit from those for whom it does not.
 func TestAUnitWhoseRecoveryHangsIsLeftToOthers(t *testing.T) {
 	t.Parallel()
@@ -160,6 +185,26 @@ func TestAUnitWhoseRecoveryHangsIsLeftToOthers(t *testing.T) {
 		a.Wake(ledgerOf("c"))
 		pass(time.Second)
 		same(t, "audits", []string{"1 by A"}, w.audits(t, a, "c"))
+	})
+}
+
+func TestAPanicOfWhoeverIsToldCostsTheUnitNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		oops := func(c *actors.Config) {
+			c.Others.Held = func(event.Unit, time.Duration) { panic("oops") }
+			c.Others.LetGo = func(event.Unit, bool) { panic("oops") }
+		}
+		a, b := w.join(t, []actors.Definition{accounts()}, oops), w.join(t, []actors.Definition{accounts()}, oops)
+		a.deposit(t, "a", 5)
+		if _, err := b.Ask(t.Context(), ref("a"), &Balance{}); !errors.Is(err, actors.ErrUnavailable) {
+			t.Errorf("ask: %v", err)
+		}
+		if err := a.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		same(t, "balance", 5, b.balance(t, "a"))
 	})
 }
 

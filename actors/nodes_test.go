@@ -140,6 +140,7 @@ type nodePort struct {
 	records eventstore.Records
 
 	renewals  atomic.Pointer[func(ctx context.Context, renew func() []error) []error] // in place of a renewal; nil = it is made
+	releasing chan struct{}                                                           // closed to let releases go on; nil = they do
 	acquired  atomic.Int64                                                            // times that a lease was asked for
 	released  atomic.Int64
 	generated atomic.Uint64 // generation granted last
@@ -190,6 +191,9 @@ func (p *nodePort) Renew(ctx context.Context, held []partitions.Held) []error {
 }
 
 func (p *nodePort) Release(ctx context.Context, h partitions.Held, ifIdle bool) error {
+	if p.releasing != nil {
+		<-p.releasing
+	}
 	p.nodes.clock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
