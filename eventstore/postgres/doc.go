@@ -5,8 +5,9 @@
 //
 // A start without [eventstore.StartOptions].Relayed has the store alone, one with it shares it with others of its kind. Either holds its place by an
 // advisory lock of a session of its own: free the instant its process dies, kept while it is frozen, and given up for lost when the server leaves that
-// session without an answer. A process that lost its place commits nothing more until it is stopped and started again; and whether it knows or
-// not, each of its transactions finds out by the store's row ([eventstore.ErrStale]).
+// session without an answer. A process that lost its place commits nothing ([eventstore.ErrTrouble]) until it has it back, which it tries by itself: after a restart or
+// a failover of the server it goes on. Where another process has started that leaves it none, it commits nothing more until it is stopped and started again; and
+// whether it knows or not, each of its transactions finds out by the store's row ([eventstore.ErrStale]).
 //
 // A commit that returned nil is as durable as the server makes commits (synchronous_commit). One whose answer was lost is looked up: that it was rolled
 // back is [eventstore.ErrTrouble], that its events are there is success; where neither can be told for certain it is [eventstore.ErrUnknownCommit].
@@ -38,7 +39,7 @@
 // # Inside
 //
 // migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go
-// (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), outcome.go (what
+// and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), outcome.go (what
 // became of it), door.go (the application's SQL), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an
 // operator share, attach.go the operator's way in; relay.go, passing.go and adoption.go are for what publishes records to a broker.
 package postgres

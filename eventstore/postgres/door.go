@@ -135,7 +135,7 @@ func (o *opened) visit(ctx context.Context) (*visit, error) {
 		return nil, eventstore.ErrClosed
 	}
 	v := &visit{opened: o, mark: newMark(), used: time.Now()}
-	v.ctx, v.stop = within(ctx, o.ending)
+	v.ctx, v.stop = within(ctx, o.ending())
 	var err error
 	if v.conn, err = o.doors.Conn(v.ctx); err != nil {
 		defer o.hands.leave()

@@ -64,7 +64,7 @@ func (o *opened) outcome(ctx context.Context, w *work, why error) (eventstore.Co
 	defer cancel()
 	for i := range outcomeLooks {
 		if i > 0 {
-			pause(ctx, o.ending, time.Duration(i)*outcomeDistance)
+			pause(ctx, o.ending(), time.Duration(i)*outcomeDistance)
 		}
 		var status *string
 		if err := o.side.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, w.xid).Scan(&status); err != nil || status == nil {

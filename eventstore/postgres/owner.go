@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,13 +21,11 @@ const ownerPoll = 100 * time.Millisecond
 // owner is the place of a process on a store: an advisory lock of a session of its own, exclusive or shared with others that have it shared. It is free
 // the instant the session ends: with its process, or, where the host or the network died, when the keepalives of the server find out. While the process is frozen it is kept.
 //
-// The session is asked for a sign of life again and again. One that leaves that unanswered is as good as gone: then the process has
-// lost its place for good. What it still sends is refused by the fence as soon as anybody else has one.
+// The session is asked for a sign of life again and again. One that leaves that unanswered is as good as gone. What the process still sends is
+// refused by the fence as soon as anybody else has a place that leaves it none; until then it may have its own back.
 type owner struct {
-	conn *pgx.Conn
+	conn *pgx.Conn // replaced by the watch, and nobody else's while that runs
 	loop lifecycle.Loop
-	gone chan struct{} // closed when the place is lost
-	once sync.Once
 }
 
 // key64 is the key of an advisory lock that there may be before any table: of this database, and of this schema in it.
@@ -44,11 +41,8 @@ func own(ctx context.Context, r *resolved, opts eventstore.StartOptions) (*owner
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", r.name, trouble(err))
 	}
-	try := `SELECT pg_try_advisory_lock($1)`
-	if opts.Relayed {
-		try = `SELECT pg_try_advisory_lock_shared($1)`
-	}
-	o := &owner{conn: conn, gone: make(chan struct{})}
+	try := tryOwner(opts.Relayed)
+	o := &owner{conn: conn}
 	if err := o.wait(ctx, r, opts, func() (locked bool, err error) {
 		err = conn.QueryRow(ctx, try, r.key64("owner")).Scan(&locked)
 		return locked, err
@@ -56,6 +50,14 @@ func own(ctx context.Context, r *resolved, opts eventstore.StartOptions) (*owner
 		return nil, errors.Join(fmt.Errorf("own store %s: %w", r.name, err), o.close())
 	}
 	return o, nil
+}
+
+// tryOwner takes the lock that is a place, shared or not.
+func tryOwner(shared bool) string {
+	if shared {
+		return `SELECT pg_try_advisory_lock_shared($1)`
+	}
+	return `SELECT pg_try_advisory_lock($1)`
 }
 
 // wait tries until it has the lock.
@@ -187,38 +189,44 @@ func (o *owner) leave(ctx context.Context, g event.Generation) error {
 	return err
 }
 
-// watch asks the session for signs of life; lost is called once, when it gave none for the time that patience lasts.
-func (o *owner) watch(ctx context.Context, patience time.Duration, lost func(error)) error {
+// watch asks the session for signs of life. When it gave none for the time that patience lasts, lost is called, and the place is taken anew as soon as
+// that can be: taken is called then. What ends that is over alone: another process has started that leaves this one no place.
+func (o *owner) watch(ctx context.Context, patience time.Duration, again retake, lost func(error), taken func(), over func(error)) error {
 	return o.loop.Start(ctx, func(ctx context.Context) {
 		ticker := time.NewTicker(patience / 4)
 		defer ticker.Stop()
-		for {
+		tick := func() bool {
 			select {
 			case <-ctx.Done():
-				return
+				return false
 			case <-ticker.C:
+				return true
 			}
+		}
+		for tick() {
 			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // a ping that is cut off would end the session
 			err := o.conn.Ping(asking)
 			cancel()
-			if err != nil && ctx.Err() == nil {
-				o.once.Do(func() { close(o.gone) })
-				lost(err)
-				return
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+			lost(err)
+			for err != nil && tick() {
+				var conn *pgx.Conn
+				if conn, err = again.try(ctx, o.conn); err == nil {
+					o.conn = conn
+					taken()
+				} else if errors.Is(err, eventstore.ErrStale) {
+					over(err)
+					return
+				}
 			}
 		}
 	})
 }
 
-// isGone reports whether the place was lost.
-func (o *owner) isGone() bool {
-	select {
-	case <-o.gone:
-		return true
-	default:
-		return o.conn.IsClosed()
-	}
-}
+// isGone reports whether the place was lost, once the watch has ended.
+func (o *owner) isGone() bool { return o.conn.IsClosed() }
 
 // rest ends the watch.
 func (o *owner) rest(ctx context.Context) error { return o.loop.Stop(ctx) }

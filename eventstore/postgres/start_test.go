@@ -123,35 +123,71 @@ func TestLivingStarts(t *testing.T) {
 	d.same("told of no crash", d.begin(New(d.config), eventstore.StartOptions{Node: "four", Relayed: true}).Unclean, false)
 }
 
-func TestAProcessThatLosesItsPlaceCommitsNothingMore(t *testing.T) {
+func TestAProcessThatLosesItsPlaceTakesItAgain(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	d.stop()
-	told := newNotices()
-	d.config.TransactionTimeout = 400 * time.Millisecond
-	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe})
-	begun := d.store.Begin("begun")
-	d.loseOwner(d.store)
-	notice := told.wait(t, "place on the store lost")
-	if !errors.Is(notice.Error, eventstore.ErrStale) || !strings.Contains(notice.Error.Error(), "start again") {
-		t.Errorf("notice: %v", notice.Error)
+	for _, relayed := range []bool{false, true} {
+		d := newDesk(t)
+		d.stop()
+		told := newNotices()
+		d.config.TransactionTimeout = 400 * time.Millisecond
+		d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: relayed})
+		begun := d.store.Begin("begun")
+		_, err := begun.SQL(d.Context())
+		d.must(err)
+		d.loseOwner(d.store)
+		notice := told.wait(t, "place on the store lost")
+		if !errors.Is(notice.Error, eventstore.ErrTrouble) || errors.Is(notice.Error, eventstore.ErrStale) {
+			t.Errorf("notice: %v", notice.Error)
+		}
+		if _, err := begun.Commit(d.Context(), events("a", 1)); !errors.Is(err, eventstore.ErrTrouble) {
+			t.Errorf("commit of what had begun: %v", err)
+		}
+		told.wait(t, "place on the store taken again")
+		d.commit(events("a", 1))
+		_, err = New(d.config).Start(d.Context(), eventstore.StartOptions{Node: "second", Relayed: !relayed})
+		if owned, ok := errors.AsType[*eventstore.OwnedError](err); !ok || owned.Node != "first" {
+			t.Errorf("start of a second: %v, want it owned by the first", err)
+		}
+		before := d.id
+		d.stop()
+		d.start(eventstore.StartOptions{Relayed: relayed})
+		d.same("unclean", d.id.Unclean, false)
+		d.same("generation", d.id.StartGeneration, before.StartGeneration+1)
+		d.stop()
 	}
-	if _, err := begun.Commit(d.Context(), events("a", 1)); !errors.Is(err, eventstore.ErrStale) {
-		t.Errorf("commit: %v", err)
+}
+
+// The first looks after its place every two seconds; meanwhile the second has started and stopped.
+func TestAProcessWhosePlaceAnotherTookCommitsNothingMore(t *testing.T) {
+	t.Parallel()
+	for _, relayed := range []bool{false, true} {
+		d := newDesk(t)
+		d.stop()
+		told := newNotices()
+		d.config.TransactionTimeout = 8 * time.Second
+		d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: relayed})
+		d.loseOwner(d.store)
+		second := New(d.config)
+		d.begin(second, eventstore.StartOptions{Node: "second", Wait: true})
+		d.must(second.Stop(d.Context()))
+		notice := told.wait(t, "place on the store lost for good")
+		if !errors.Is(notice.Error, eventstore.ErrStale) || !strings.Contains(notice.Error.Error(), "start again") {
+			t.Errorf("notice: %v", notice.Error)
+		}
+		if err := <-d.committing(events("a", 1)); !errors.Is(err, eventstore.ErrStale) {
+			t.Errorf("commit: %v", err)
+		}
+		if _, err := d.store.Begin("more").SQL(d.Context()); !errors.Is(err, eventstore.ErrStale) {
+			t.Errorf("SQL: %v", err)
+		}
+		if _, err := d.store.LaneTail(d.Context(), orders); err != nil {
+			t.Errorf("what only reads: %v", err)
+		}
+		d.stop()
+		d.start()
+		d.commit(events("a", 1))
+		d.stop()
 	}
-	if _, err := d.store.Begin("more").SQL(d.Context()); !errors.Is(err, eventstore.ErrStale) {
-		t.Errorf("SQL: %v", err)
-	}
-	if _, err := d.store.LaneTail(d.Context(), orders); err != nil {
-		t.Errorf("what only reads: %v", err)
-	}
-	before := d.store.opened.Load().identity.StartGeneration
-	d.stop()
-	d.start()
-	if d.id.StartGeneration <= before || !d.id.Unclean {
-		t.Errorf("the next start: %+v after %d", d.id, before)
-	}
-	d.commit(events("a", 1))
 }
 
 func TestStopTakesTheDatabaseFromWhoDoesNotLetGo(t *testing.T) {
@@ -261,14 +297,10 @@ func TestTheServerRestarts(t *testing.T) {
 	}
 	told.wait(t, "place on the store lost")
 	d.must(server.Restart(d.Context()))
+	told.wait(t, "place on the store taken again")
 	tail, err := d.store.LaneTail(d.Context(), orders)
 	d.must(err)
 	d.same("tail", tail, event.Sequence(2))
-	if err := <-d.committing(events("b", 1)); !errors.Is(err, eventstore.ErrStale) {
-		t.Errorf("commit without a place: %v", err)
-	}
-	d.stop()
-	d.start()
 	d.commit(events("b", 1))
 	ids, _ := d.all("")
 	d.same("events", ids, []string{"e-a-1", "e-a-2", "e-b-1"})
@@ -299,9 +331,7 @@ func TestTheServerFailsOverToItsStandby(t *testing.T) {
 	d.must(primary.Kill())
 	told.wait(t, "place on the store lost")
 	d.must(standby.Promote(d.Context()))
-	d.stop()
-	d.start()
-	d.same("unclean", d.id.Unclean, true)
+	told.wait(t, "place on the store taken again")
 	d.commit(events("b", 1))
 	ids, _ := d.all("")
 	d.same("events", ids, []string{"e-a-1", "e-a-2", "e-b-1"})

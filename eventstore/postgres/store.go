@@ -56,8 +56,11 @@ type opened struct {
 	hands  hands
 	forced context.Context // of all that is under way: over when Stop has lost its patience
 	force  context.CancelCauseFunc
-	ending context.Context // of all that writes: over then, and when the place of the process is lost
-	end    context.CancelCauseFunc
+	turn   struct { // of all that writes
+		sync.Mutex
+		ending context.Context // over then, and when the place of the process is lost; another one when it is had again
+		end    context.CancelCauseFunc
+	}
 
 	closed struct {
 		sync.Once
@@ -106,7 +109,7 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 		return nil, fmt.Errorf("start on store %s: %w", config.name, err)
 	}
 	o.forced, o.force = context.WithCancelCause(context.WithoutCancel(ctx))
-	o.ending, o.end = context.WithCancelCause(o.forced)
+	o.begin()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, o.closeAll(ctx, !o.identity.Unclean)) // nothing was in a behavior: what is known of the process before stays known
@@ -120,7 +123,7 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 			return nil, err
 		}
 	}
-	return o, owner.watch(context.WithoutCancel(ctx), config.TransactionTimeout, o.lost)
+	return o, owner.watch(context.WithoutCancel(ctx), config.TransactionTimeout, retake{config, o.identity}, o.lost, o.taken, o.over)
 }
 
 func (o *opened) openPools(ctx context.Context) (err error) {
@@ -171,12 +174,54 @@ func guarded(ctx context.Context, db eventstore.SQL, f func(context.Context, eve
 	return f(ctx, db)
 }
 
-// lost ends all units of work: the process has no place any more.
+// ending is over when nothing may write any more that has begun by now.
+func (o *opened) ending() context.Context {
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	return o.turn.ending
+}
+
+// begin lets units of work write.
+func (o *opened) begin() {
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	o.turn.ending, o.turn.end = context.WithCancelCause(o.forced)
+}
+
+// end has nothing write any more, for the reason given.
+func (o *opened) end(why error) {
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	o.turn.end(why)
+}
+
+// lost ends all units of work: the process has no place now.
 func (o *opened) lost(why error) {
-	err := fmt.Errorf("the connection that holds the place of this process on store %s was lost (%w): stop it, then start again: %w", o.config.name, why, eventstore.ErrStale)
+	err := fmt.Errorf("%w: the connection that holds the place of this process on store %s was lost, it is being taken again: %w", eventstore.ErrTrouble, o.config.name, why)
 	o.end(err)
+	o.tell(eventstore.Notice{What: "place on the store lost", Error: err})
+}
+
+// taken lets units of work begin anew, on new connections: those from before may lead to a server that is gone, or no primary any more.
+func (o *opened) taken() {
+	o.writers.Reset()
+	o.side.Reset()
+	o.readers.pool.Reset()
+	o.begin()
+	o.tell(eventstore.Notice{What: "place on the store taken again", Routine: true})
+}
+
+// over is the end of a process that has no place, and gets none.
+func (o *opened) over(why error) {
+	err := fmt.Errorf("place of this process on store %s is lost for good: stop it, then start again: %w", o.config.name, why)
+	o.begin() // what begins from now on gets this reason, not that of the time in between
+	o.end(err)
+	o.tell(eventstore.Notice{What: "place on the store lost for good", Error: err})
+}
+
+func (o *opened) tell(n eventstore.Notice) {
 	if o.observe != nil {
-		o.observe(eventstore.Notice{What: "place on the store lost", Error: err})
+		o.observe(n)
 	}
 }
 
@@ -279,7 +324,7 @@ func (s *Store) changing(ctx context.Context, who string, alone bool, f func(*co
 		return eventstore.ErrClosed
 	}
 	defer o.hands.leave()
-	ctx, stop := within(ctx, o.ending)
+	ctx, stop := within(ctx, o.ending())
 	defer stop()
 	return changeOn(ctx, o.writers, o.connection, alone, f)
 }

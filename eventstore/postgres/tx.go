@@ -118,7 +118,7 @@ const attempts = 4
 
 // commit commits changes in a transaction of their own.
 func (o *opened) commit(ctx context.Context, c *eventstore.Changes) (done eventstore.Committed, err error) {
-	ctx, stop := within(ctx, o.ending)
+	ctx, stop := within(ctx, o.ending())
 	defer stop()
 	for range attempts {
 		var conn *pgxpool.Conn
