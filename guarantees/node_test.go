@@ -35,6 +35,10 @@ func newNode(t *testing.T, spec nodeSpec) *node {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
+			if kept := os.Getenv("KEYHOLD_KEEP"); kept != "" { // a folder for whole logs
+				text, _ := os.ReadFile(filepath.Join(home.Dir, "log"))
+				os.WriteFile(filepath.Join(kept, spec.Name+".log"), text, 0o600)
+			}
 			t.Logf("log of %s, its end:\n%s", spec.Name, lastLines(filepath.Join(home.Dir, "log"), 30))
 		}
 		home.Close()
