@@ -25,7 +25,7 @@ type Config struct {
 	HealAfter   time.Duration // the longest distance between two looks at a lane that was not passed; default 30 s
 	RetireAfter time.Duration // a lane that was passed by all leaves the broker after this long; default 1 h
 	MaxAhead    int           // entries of a stream, as the broker has it; default 10,000
-	Lanes       int           // that one call names at most; default 256
+	Lanes       int           // that are at work at once, and which one call names; up to twice as many when some are healed; default 256
 	Timeout     time.Duration // of a call of store or broker; default 10 s
 
 	Observer Observer

@@ -100,6 +100,36 @@ func TestACallHasNoMoreEntriesThanABrokerLikes(t *testing.T) {
 	})
 }
 
+func TestNoMoreLanesAreAtWorkThanSaid(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lanes []event.LaneRef
+		for i := range 24 {
+			lanes = append(lanes, event.LaneRef{Category: "order", Key: event.Sequence(i).String()})
+		}
+		w.commit(600, lanes...) // more than goes in one round
+		store := &asked{Store: w.store}
+		w.holder("a", func(c *outbox.Config) { c.Store, c.Lanes, c.MaxAhead = store, 4, 1000 })
+		settle()
+		for _, l := range lanes {
+			w.noted(l, 600)
+		}
+		if store.most > 4 {
+			t.Errorf("%d lanes were read at once", store.most)
+		}
+	})
+}
+
+// asked writes down how many lanes are read at once.
+type asked struct {
+	outbox.Store
+	most int
+}
+
+func (s *asked) ReadLanes(ctx context.Context, lanes []eventstore.LaneRead) ([][]event.Envelope, error) {
+	s.most = max(s.most, len(lanes))
+	return s.Store.ReadLanes(ctx, lanes)
+}
+
 // More lanes than are kept in mind grow while the relay does not come to it: the store is asked for the rest.
 func TestMoreLanesThanAreKeptInMindAreFound(t *testing.T) {
 	inWorld(t, func(w *world) {

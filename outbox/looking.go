@@ -56,7 +56,7 @@ type glance struct {
 // look goes through looks that are due.
 func (r *Relay) look(ctx context.Context) {
 	now := r.cfg.Now()
-	if !r.again && now.Sub(r.looked) < looksEvery {
+	if !r.again && now.Sub(r.looked) < looksEvery || len(r.jobs) >= 2*r.cfg.Lanes {
 		return
 	}
 	r.mu.Lock()

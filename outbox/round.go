@@ -32,6 +32,10 @@ type job struct {
 
 // seek asks the store for lanes with unpublished records, in the parts that are to be looked through.
 func (r *Relay) seek(ctx context.Context) {
+	room := r.cfg.Lanes - len(r.jobs)
+	if room <= 0 {
+		return // when some are over
+	}
 	r.mu.Lock()
 	of := r.mu.look & r.holding()
 	r.mu.look = 0
@@ -39,7 +43,7 @@ func (r *Relay) seek(ctx context.Context) {
 	if of == 0 {
 		return
 	}
-	limit := min(r.cfg.Lanes+len(r.work)+len(r.resting), eventstore.MaxLimit)
+	limit := min(room+len(r.jobs)+len(r.resting), eventstore.MaxLimit) // those at work and at rest may be among them
 	var found []eventstore.Unpublished
 	err := r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) (err error) {
 		found, err = r.cfg.Store.Unpublished(ctx, partsOf(held), limit)
@@ -53,11 +57,11 @@ func (r *Relay) seek(ctx context.Context) {
 	fresh := 0
 	for _, u := range found {
 		delete(r.diverged, u.Lane) // else it would not be found
-		if r.begin(newCourse(u.Lane, u.Published, u.Tail), nil) {
+		if fresh < room && r.begin(newCourse(u.Lane, u.Published, u.Tail), nil) {
 			fresh++
 		}
 	}
-	if len(found) == limit && fresh > 0 {
+	if fresh > 0 && (fresh == room || len(found) == limit) {
 		r.lookAgain(of)
 	}
 }

@@ -193,7 +193,7 @@ func TestManyLanesThatFailAreLeftAloneForAWhile(t *testing.T) {
 		settle()
 		w.server.Fill(true)
 		var lanes []event.LaneRef
-		for i := range 3000 {
+		for i := range 2200 {
 			lanes = append(lanes, event.LaneRef{Category: "order", Key: "f-" + event.Sequence(i).String()})
 		}
 		calls := w.counting()
