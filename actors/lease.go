@@ -171,14 +171,14 @@ func (u *unit) noteRest(e *partitions.Idle) {
 		if !u.drained && others.Held != nil {
 			others.Held(u.id, e.Held)
 		} else if !u.drained {
-			u.run.later(e.Held, func() { u.run.wake(u.id) })
+			u.run.tryAgain(u.id, e.Held)
 		}
 	case e.Unfit:
 		u.refuse(errors.Join(ErrUnavailable, u.trouble), false)
 		if others.Unfit != nil {
 			others.Unfit(u.id, u.trouble)
 		} else {
-			u.run.later(u.prog.config.IO.Max, func() { u.run.wake(u.id) })
+			u.run.tryAgain(u.id, u.prog.config.IO.Max)
 		}
 	case e.Because == partitions.PhaseWaiting && u.prog.config.Leased:
 		observe2(others.Unfit, u.id, ErrNewerType)
@@ -187,6 +187,16 @@ func (u *unit) noteRest(e *partitions.Idle) {
 	}
 	if u.drained {
 		observe2(others.LetGo, u.id, e.Unread)
+	}
+}
+
+// tryAgain wakes a unit after a while, once however often it is asked for meanwhile.
+func (r *running) tryAgain(id event.Unit, after time.Duration) {
+	if _, set := r.again.LoadOrStore(id, true); !set {
+		r.later(after, func() {
+			r.again.Delete(id)
+			r.wake(id)
+		})
 	}
 }
 

@@ -32,6 +32,7 @@ type running struct {
 	relist relist
 
 	bequeathed sync.Map // event.Unit -> *bequest
+	again      sync.Map // event.Unit -> true: to be tried again in a while
 
 	origin time.Time // of ticks
 
