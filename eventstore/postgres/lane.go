@@ -34,17 +34,42 @@ func (l *laneIDs) of(ctx context.Context, refs []event.LaneRef) ([]int64, error)
 	if l.recall(refs, ids) {
 		return ids, nil
 	}
-	if err := l.learn(ctx, refs); err != nil {
-		return nil, err
-	}
-	for i, ref := range refs {
-		if err := l.pool.QueryRow(ctx, `SELECT id FROM keyhold_lanes WHERE category = $1 AND key = $2 AND lane = $3`,
-			ref.Category, ref.Key, int16(ref.Lane)).Scan(&ids[i]); err != nil {
-			return nil, fmt.Errorf("look up lane %s: %w", ref, err)
+	missing, err := l.lookUp(ctx, refs, ids)
+	if err == nil && len(missing) > 0 {
+		if err = l.learn(ctx, missing); err == nil {
+			missing, err = l.lookUp(ctx, refs, ids)
 		}
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("look up lanes: %w", err)
+	case len(missing) > 0:
+		return nil, fmt.Errorf("lane %s was made, and is not there", missing[0])
 	}
 	l.keep(refs, ids)
 	return ids, nil
+}
+
+// lookUp fills in the numbers of lanes that are there, and gives the others.
+func (l *laneIDs) lookUp(ctx context.Context, refs []event.LaneRef, ids []int64) (missing []event.LaneRef, err error) {
+	var asked laneList
+	for _, ref := range refs {
+		asked.add(ref)
+	}
+	err = each(ctx, pooled{l.pool}, `SELECT a.i, n.id FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[]) AS a (i, category, key, lane)
+		JOIN keyhold_lanes n ON n.category = a.category AND n.key = a.key AND n.lane = a.lane`, asked.args(), func(row rows) error {
+		var i int
+		var id int64
+		err := row.Scan(&i, &id)
+		ids[i] = id
+		return err
+	})
+	for i, id := range ids {
+		if id == 0 {
+			missing = append(missing, refs[i])
+		}
+	}
+	return missing, err
 }
 
 func (l *laneIDs) recall(refs []event.LaneRef, ids []int64) bool {

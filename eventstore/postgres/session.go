@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +30,6 @@ func (r *resolved) session(readOnly bool) *pgx.ConnConfig {
 	set("tcp_keepalives_interval", "2")
 	set("tcp_keepalives_count", "3")
 	set("tcp_user_timeout", ms(r.TransactionTimeout))
-	set("client_connection_check_interval", "1000")
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = ms(r.TransactionTimeout)
 	c.RuntimeParams["idle_session_timeout"] = "0"
 	c.RuntimeParams["default_transaction_isolation"] = "read committed" // what is locked in one statement is read in the next
@@ -44,7 +45,26 @@ func (r *resolved) session(readOnly bool) *pgx.ConnConfig {
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
+	c.DialFunc = dialer(r.TransactionTimeout).DialContext
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		// A statement that waits for a lock ends with its client. Not every system that a server runs on can see that: then it goes without.
+		_, err := conn.Exec(ctx, `SET client_connection_check_interval = 1000`).ReadAll()
+		if code(err) != "" {
+			err = nil
+		}
+		return err
+	}
 	return c
+}
+
+// dialer makes connections that notice within some seconds that the other side is gone.
+func dialer(patience time.Duration) *net.Dialer {
+	return &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { limitSilence(fd, patience) })
+		},
+	}
 }
 
 // connectTimeout is for how long a host may leave unanswered that somebody wants to connect.
