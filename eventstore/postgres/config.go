@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -43,7 +44,8 @@ var ErrIdle = errors.New("transaction was idle for too long: do the work that ta
 type resolved struct {
 	Config
 	pool *pgxpool.Config
-	name string // of the database, for people
+	name string                                // of the database, for people
+	dial func(pgconn.DialFunc) pgconn.DialFunc // a seam for tests
 }
 
 // resolve fills in what is left open, and says all that is wrong.

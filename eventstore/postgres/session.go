@@ -46,6 +46,9 @@ func (r *resolved) session(readOnly bool) *pgx.ConnConfig {
 		c.ConnectTimeout = connectTimeout
 	}
 	c.DialFunc = dialer(r.TransactionTimeout).DialContext
+	if r.dial != nil {
+		c.DialFunc = r.dial(c.DialFunc)
+	}
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		// A statement that waits for a lock ends with its client. Not every system that a server runs on can see that: then it goes without.
 		_, err := conn.Exec(ctx, `SET client_connection_check_interval = 1000`).ReadAll()

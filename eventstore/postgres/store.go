@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -23,7 +24,9 @@ type Store struct {
 	config Config
 	opened atomic.Pointer[opened] // nil unless started
 
-	formats fs.FS // a seam for tests
+	// Seams for tests.
+	formats fs.FS
+	dial    func(pgconn.DialFunc) pgconn.DialFunc
 }
 
 var _ eventstore.Store = (*Store)(nil)
@@ -80,6 +83,7 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	if err != nil {
 		return eventstore.Identity{}, err
 	}
+	config.dial = s.dial
 	owner, err := own(ctx, config, opts)
 	if err != nil {
 		return eventstore.Identity{}, err

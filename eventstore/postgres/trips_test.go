@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+)
+
+// turns counts, over connections, how often a client said something after it had listened: round trips.
+type turns struct{ count atomic.Int64 }
+
+func (c *turns) dial(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &turning{Conn: conn, turns: c}, err
+	}
+}
+
+type turning struct {
+	net.Conn
+	turns    *turns
+	listened atomic.Bool
+}
+
+func (t *turning) Read(b []byte) (int, error) {
+	t.listened.Store(true)
+	return t.Conn.Read(b)
+}
+
+func (t *turning) Write(b []byte) (int, error) {
+	if t.listened.Swap(false) {
+		t.turns.count.Add(1)
+	}
+	return t.Conn.Write(b)
+}
+
+func TestRoundTripsOfAUnitOfWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.stop()
+	var trips turns
+	config := d.config
+	config.MaxConns = 1
+	d.store = New(config)
+	d.store.dial = trips.dial
+	d.begin(d.store, eventstore.StartOptions{Relayed: true})
+	d.must(d.store.Stop(d.Context()))
+	d.begin(d.store, eventstore.StartOptions{Relayed: true})
+	_, err := d.store.Raise(d.Context(), []eventstore.Ask{{Unit: shipping, Generation: 5}})
+	d.must(err)
+	at := event.Sequence(0)
+	full := func() eventstore.Changes {
+		c := events("a", 3)
+		c.Fence = eventstore.Fence{Unit: shipping, Generation: 5}
+		c.Append = []eventstore.Append{{Stream: event.Stream{Kind: "order", ID: "7"}, Expected: uint64(at), Events: events("b", 1).Publish}}
+		c.Advance = []eventstore.Advance{{Lane: orders, From: at, To: at + 1}}
+		c.Snapshot = &eventstore.Snapshot{Stream: event.Stream{Kind: "order", ID: "7"}, Version: uint64(at) + 1}
+		at++
+		return c
+	}
+	counted := func(f func()) int64 {
+		before := trips.count.Load()
+		f()
+		return trips.count.Load() - before
+	}
+	for range 3 { // statements are prepared, lanes known
+		d.commit(full())
+	}
+	least := int64(1 << 40) // now and then something else uses a connection: the sign of life of the place
+	for range 5 {
+		least = min(least, counted(func() { d.commit(full()) }))
+	}
+	d.same("without SQL", least, int64(2))
+	withSQL := func() {
+		tx := d.store.Begin("with SQL")
+		db, err := tx.SQL(d.Context())
+		d.must(err)
+		var n int
+		d.must(db.QueryRowContext(d.Context(), `SELECT 1`).Scan(&n))
+		_, err = tx.Commit(d.Context(), full())
+		d.must(err)
+	}
+	withSQL()
+	least = 1 << 40
+	for range 5 {
+		least = min(least, counted(withSQL))
+	}
+	d.same("with a statement of SQL", least, int64(4))
+}
