@@ -354,3 +354,31 @@ func TestManyCommitToManyLanes(t *testing.T) {
 	d.same("positions against sequences", positions, 0)
 	d.same("events", sequences, 3*writers*each*2)
 }
+
+// Who passes events over by the lists of before has committed when the lists change, or is refused.
+func TestListsChangeBetweenCommits(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	registered, err := d.store.LoadRegistry(d.Context())
+	d.must(err)
+	passing := func(from event.Sequence) eventstore.Changes {
+		c := moving(from, from+1)
+		c.Listed = registered.Revision
+		return c
+	}
+	release := d.heldUp()
+	slow := passing(0)
+	slow.Publish = in("held", events("told", 1)).Publish
+	first := d.committing(slow)
+	d.waiting(1)
+	saved := background(func() error { return d.store.SaveRegistry(d.Context(), registered, nil) })
+	d.waiting(2)
+	second := d.committing(passing(1)) // begins before the lists have changed, and comes after
+	d.waiting(3)
+	release()
+	d.must(<-first)
+	d.must(<-saved)
+	if err := <-second; !errors.Is(err, eventstore.ErrListMoved) {
+		t.Errorf("commit by the lists of before: %v", err)
+	}
+}
