@@ -234,3 +234,17 @@ func TestAStartSoonAfterALossIsToldOfIt(t *testing.T) {
 	}
 	forgot.Wait(t)
 }
+
+// A node that was suspended while others noticed a loss, and dealt with it, sees another birth than the one it knew, which is old already.
+func TestANodeThatSleptThroughALossIsToldOfIt(t *testing.T) {
+	t.Parallel()
+	w := newScene(t, redisserver.Options{})
+	tr := w.connected(t)
+	node := start(t, tr, "shipping")
+	info, err := w.server.Info(t.Context(), "replication")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.do(t, "SET", w.birth(t), info["master_replid"]+" 2 another")
+	node.forgot.Wait(t)
+}
