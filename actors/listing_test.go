@@ -139,3 +139,28 @@ func TestAUnitGoesOnAfterTheListsWereReadAgain(t *testing.T) {
 		})
 	}
 }
+
+// What was only passed over is committed when the unit is put away, by nobody's attempt.
+func TestACheckpointOverPassedEventsIsDecidedAnewToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		var a *node
+		var again atomic.Int64
+		first := w.join(t, nil)
+		revision := register(t, first.memory, "account.deposited")
+		a = w.join(t, []actors.Definition{auditing("A", nil)}, func(c *actors.Config) {
+			c.Listed, c.Revision = map[string][]string{"ledger": {"account.deposited"}}, revision
+			c.Others.Relist = relists(&a, &again)
+		})
+		a.publish(t, Withdrawn{Client: "c", Amount: 1})
+		pass(time.Second)
+		register(t, first.memory, "account.deposited", "account.closed")
+		pass(2 * time.Minute)
+		same(t, "lists read", int64(1), again.Load())
+		same(t, "checkpoint", event.Sequence(1), a.checkpoint(t, "ledger", lane("c")))
+		if a.Live(ledgerOf("c")) {
+			t.Error("it is not put away")
+		}
+	})
+}
