@@ -32,7 +32,7 @@ local function take(lease, counter, floor)
   end
   local last, by = string.match(redis.call('GET', counter) or '', '^(%d+) (.+)$')
   local generation = string.format('%.0f', math.max(tonumber(last or 0), tonumber(at or 0), tonumber(floor)) + 1)
-  redis.call('PERSIST', counter) -- a write that needs no memory: servers before 7.0, which know no flags, let the next ones pass then
+  redis.call('PEXPIRE', counter, ttl) -- a write that needs no memory: servers before 7.0, which know no flags, let the next ones pass then
   redis.call('SET', lease, owner .. ':' .. generation, 'PX', ttl)
   redis.call('SET', counter, generation .. ' ' .. owner)
   return {'granted', generation, (by and by ~= 'released' and by ~= owner) and 1 or 0}
