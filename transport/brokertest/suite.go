@@ -270,7 +270,8 @@ func (s *suite) busy(name string) []string {
 // listener is a node that writes down what it is told.
 type listener struct {
 	mu      sync.Mutex
-	wakes   []event.Unit
+	wakes   []event.Unit // since the last one that was awaited
+	all     []event.Unit
 	forgot  int
 	changed chan struct{}
 }
@@ -280,7 +281,7 @@ func (s *suite) listen(b transport.Broker, names ...string) *listener {
 	s.Helper()
 	l := &listener{changed: make(chan struct{}, 1)}
 	node := transport.Node{
-		Wake:   func(u event.Unit) { l.note(func() { l.wakes = append(l.wakes, u) }) },
+		Wake:   func(u event.Unit) { l.note(func() { l.wakes, l.all = append(l.wakes, u), append(l.all, u) }) },
 		Forgot: func() { l.note(func() { l.forgot++ }) },
 		Report: func(err error) { s.Logf("reported: %v", err) },
 	}

@@ -179,7 +179,7 @@ func (s *suite) misses() (partitions.Port, partitions.Held) {
 	b := s.connected(s.Foreign(s.T, "another-store"))
 	s.must("declare", b.Declare(s.Context(), transport.Declared{StoreID: "another-store", Categories: []transport.Produced{{Category: "order", KeyField: "id"}},
 		Subscribers: []transport.Subscriber{{Name: "billing", Category: "order", StoreID: "another-store", Kind: "handler"}}}))
-	s.start(orders, 5, 6, "billing")
+	s.start(orders, 5, 6)
 	h := s.acquire(b, billing)
 	got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
 	if err == nil && (got.Gap || len(got.Entries) > 0) {

@@ -92,7 +92,7 @@ var unitWork = []check{
 		there.awaitWake(s, event.Unit{Name: "shipping", Key: "k-9"})
 		here.mu.Lock()
 		defer here.mu.Unlock()
-		if slices.Contains(here.wakes, billing) {
+		if slices.Contains(here.all, billing) {
 			s.Error("a node was woken for a name that it does not listen for")
 		}
 	}},
