@@ -3,7 +3,7 @@ package orders
 import "github.com/keyhold/keyhold"
 
 // Clients is a read model: how many orders each client has. It counts up and down, which no event could stand twice; it may,
-// because each event is applied exactly once.
+// because each event is applied exactly once. Its SQL is such as SQLite and PostgreSQL both take.
 var Clients = keyhold.Handler[clients]{
 	Name:         "clients",
 	Categories:   []string{Order.Kind},
@@ -21,8 +21,8 @@ type clients struct{}
 
 func (clients) placed(ctx keyhold.Context, e OrderPlaced) error {
 	_, err := ctx.Tx().ExecContext(ctx, `
-		INSERT INTO orders_per_client (client_id, orders, paid, cents) VALUES ($1, 1, 0, $2)
-		ON CONFLICT (client_id) DO UPDATE SET orders = orders + 1, cents = cents + excluded.cents`, e.ClientID, e.Total.Minor)
+		INSERT INTO orders_per_client AS c (client_id, orders, paid, cents) VALUES ($1, 1, 0, $2)
+		ON CONFLICT (client_id) DO UPDATE SET orders = c.orders + 1, cents = c.cents + excluded.cents`, e.ClientID, e.Total.Minor)
 	return err
 }
 

@@ -21,7 +21,7 @@ func TestAnAddressInUseEndsTheProgramAndGivesTheDatabaseBack(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "orders.db")
 	for range 2 { // the second would find the database owned
 		var refused *net.OpError
-		if err := run(t.Context(), db, taken.Addr().String()); !errors.As(err, &refused) || refused.Op != "listen" {
+		if err := run(t.Context(), db, "", taken.Addr().String()); !errors.As(err, &refused) || refused.Op != "listen" {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -58,7 +58,7 @@ func client(db *sql.DB) http.HandlerFunc {
 	read := func(ctx context.Context, id string) (any, error) {
 		var v view
 		err := db.QueryRowContext(ctx, `
-			SELECT orders, paid, cents, (SELECT count(*) FROM shipments s WHERE s.client_id = c.client_id AND NOT recalled)
+			SELECT orders, paid, cents, (SELECT count(*) FROM shipments s WHERE s.client_id = c.client_id AND recalled = 0)
 			FROM orders_per_client c WHERE client_id = $1`, id).Scan(&v.Orders, &v.Paid, &v.Cents, &v.Shipped)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
