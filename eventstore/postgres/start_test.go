@@ -45,13 +45,15 @@ func (n *notices) count(what string) (count int) {
 // wait gives the next notice of a kind.
 func (n *notices) wait(t *testing.T, what string) eventstore.Notice {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	for {
 		select {
 		case notice := <-n.one:
 			if notice.What == what {
 				return notice
 			}
-		case <-t.Context().Done():
+		case <-ctx.Done():
 			t.Fatalf("%q was not told", what)
 		}
 	}
