@@ -328,6 +328,7 @@ func TestABehaviorThatEndsItsGoroutineDoesNotCostTheLease(t *testing.T) {
 			}
 			return nil
 		})}, func(c *actors.Config) { c.IdleAfter = time.Hour })
+		pass(time.Minute)
 		a.publish(t, amounts(1, 2)...)
 		pass(time.Minute)
 		a.publish(t, amounts(3, 3)...)
