@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/proxy"
@@ -22,22 +24,27 @@ func TestUnitsShareCalls(t *testing.T) {
 	through := proxy.Run(t, server.Addr())
 	cfg := w.cfg
 	cfg.URL = "redis://" + through.Addr()
+	cfg.TTL, cfg.Timeout = time.Minute, 30*time.Second
 	node := w.nodeAt(cfg)
+	w.pass(cfg.TTL)
 	const units = 200
 	line := &node.conn.Load().servers.of("").lines.acquire
 	before := calls(t, server)
 	through.Stall(proxy.ToServer)
 	held := make([]partitions.Held, units)
 	var all sync.WaitGroup
-	for i := range held {
-		all.Go(func() {
-			u := event.Unit{Name: "shipping", Key: strconv.Itoa(i)}
-			got, err := node.Port().Acquire(t.Context(), u, 0)
-			if err != nil || !got.Granted {
-				t.Errorf("%s: %+v, %v", u, got, err)
-			}
-			held[i] = partitions.Held{Unit: u, Generation: got.Generation}
-		})
+	acquire := func(i int) {
+		u := event.Unit{Name: "shipping", Key: strconv.Itoa(i)}
+		got, err := node.Port().Acquire(t.Context(), u, 0)
+		if err != nil || !got.Granted {
+			t.Errorf("%s: %+v, %v", u, got, err)
+		}
+		held[i] = partitions.Held{Unit: u, Generation: got.Generation}
+	}
+	all.Go(func() { acquire(0) })
+	line.waitForFlight(t)
+	for i := 1; i < units; i++ {
+		all.Go(func() { acquire(i) })
 	}
 	line.waitFor(t, units-1)
 	through.Pass()
@@ -55,13 +62,33 @@ func TestUnitsShareCalls(t *testing.T) {
 // waitFor returns when n requests wait.
 func (l *line) waitFor(t *testing.T, n int) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	eventually(t, func() bool {
 		l.mu.Lock()
-		waiting := len(l.mu.waiting)
-		l.mu.Unlock()
-		if waiting >= n {
-			return
+		defer l.mu.Unlock()
+		return len(l.mu.waiting) >= n
+	})
+}
+
+// waitForFlight returns when a call is under way and nobody waits.
+func (l *line) waitForFlight(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.mu.flying > 0 && len(l.mu.waiting) == 0
+	})
+}
+
+// eventually looks at something that tells nobody when it changes, until it is so.
+func eventually(t *testing.T, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !so() {
+		if ctx.Err() != nil {
+			t.Fatal("it does not come about")
 		}
+		runtime.Gosched()
 	}
 }
 
@@ -73,7 +100,9 @@ func TestWhoeverGivesUpBeforeItIsSentIsNotUnknown(t *testing.T) {
 	through := proxy.Run(t, server.Addr())
 	cfg := w.cfg
 	cfg.URL = "redis://" + through.Addr()
+	cfg.TTL, cfg.Timeout = time.Minute, 30*time.Second
 	node := w.nodeAt(cfg)
+	w.pass(cfg.TTL)
 	through.Stall(proxy.ToServer)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -105,19 +134,6 @@ func TestWhoeverGivesUpBeforeItIsSentIsNotUnknown(t *testing.T) {
 	}
 }
 
-// waitForFlight returns when a call is under way and nobody waits.
-func (l *line) waitForFlight(t *testing.T) {
-	t.Helper()
-	for t.Context().Err() == nil {
-		l.mu.Lock()
-		flying := l.mu.flying > 0 && len(l.mu.waiting) == 0
-		l.mu.Unlock()
-		if flying {
-			return
-		}
-	}
-}
-
 // TestStoppedPortAnswers: whoever asks a port whose transport was stopped.
 func TestStoppedPortAnswers(t *testing.T) {
 	t.Parallel()
@@ -146,15 +162,23 @@ func TestRenewalsShareNothingWithWork(t *testing.T) {
 	cfg.PoolSize = 1
 	cfg.Dial = dialing(through.Addr())
 	cfg.DialRenewals = dialing(server.Addr())
+	cfg.TTL, cfg.Timeout = time.Minute, 30*time.Second
 	node := w.nodeAt(cfg)
+	w.pass(cfg.TTL)
 	h := w.acquire(node, shipping)
 	through.Stall(proxy.Both)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for i := range 50 {
+	line := &node.conn.Load().servers.of("").lines.acquire
+	acquire := func(i int) {
 		all.Go(func() { _, _ = node.Port().Acquire(ctx, event.Unit{Name: "shipping", Key: fmt.Sprint(i)}, 0) })
 	}
-	node.conn.Load().servers.of("").lines.acquire.waitFor(t, 40)
+	acquire(0)
+	line.waitForFlight(t)
+	for i := range 50 {
+		acquire(1 + i)
+	}
+	line.waitFor(t, 50)
 	if err := node.Port().Renew(t.Context(), []partitions.Held{h})[0]; err != nil {
 		t.Errorf("renew: %v", err)
 	}

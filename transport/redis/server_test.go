@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -73,13 +72,11 @@ func join(t *testing.T, a, b *redisserver.Server) (idA, idB string) {
 	do(t, b, "CLUSTER", "MEET", host, port)
 	idA, idB = do(t, a, "CLUSTER", "MYID").(string), do(t, b, "CLUSTER", "MYID").(string)
 	for _, s := range []*redisserver.Server{a, b} {
-		for t.Context().Err() == nil {
+		eventually(t, func() bool {
 			nodes := do(t, s, "CLUSTER", "NODES").(string)
-			if strings.Contains(nodes, idA) && strings.Contains(nodes, idB) && !strings.Contains(nodes, "handshake") &&
-				strings.Contains(do(t, s, "CLUSTER", "INFO").(string), "cluster_state:ok") {
-				break
-			}
-		}
+			return strings.Contains(nodes, idA) && strings.Contains(nodes, idB) && !strings.Contains(nodes, "handshake") &&
+				strings.Contains(do(t, s, "CLUSTER", "INFO").(string), "cluster_state:ok")
+		})
 	}
 	return idA, idB
 }
@@ -135,12 +132,12 @@ func startSentinel(t *testing.T, server *redisserver.Server) string {
 	if _, err := home.Start(filepath.Join(home.Dir, "log"), nil, "redis-server", file, "--sentinel"); err != nil {
 		t.Fatal(err)
 	}
-	for t.Context().Err() == nil {
-		conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
+	eventually(t, func() bool {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 		if err == nil {
 			_ = conn.Close()
-			break
 		}
-	}
+		return err == nil
+	})
 	return addr
 }
