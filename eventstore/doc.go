@@ -8,6 +8,6 @@
 // handed to [Tx.Commit]; so an adapter can commit many finished units of work as one transaction of the database. What needs no database is
 // decided here, so that all adapters refuse the same and say the same: [Changes.Validate], [Act.Decide], [Job.Stepped], [Standing.Status].
 //
-// Adapters: eventstore/memory, eventstore/sqlite. Each passes the suites of eventstore/eventstoretest.
+// Adapters: eventstore/memory, eventstore/sqlite, eventstore/postgres. Each passes the suites of eventstore/eventstoretest.
 // Reading order: store.go, changes.go, then the role you need.
 package eventstore
