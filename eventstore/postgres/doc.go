@@ -22,7 +22,14 @@
 // ([ErrNotAllowed]).
 //
 // Sequences of a lane are in the order of commits, and so are the positions of [eventstore.Streams].ReadAll; nothing ever appears below what was read, and no
-// transaction but those that are committing events holds that up. An operator reaches the store beside the processes that have it, or while none does ([Attach]).
+// transaction but those that are committing events holds that up.
+//
+// An operator reaches the store beside the processes that have it, or while none does ([Attach]): each act is one short transaction, which decides on what
+// whoever had the unit before it left. Overviews cost what is stopped or set aside, not what there is. A handler is in use while any process lives that has saved it.
+//
+// Readers see the tables of a projection through views. A switch replaces a view, so that grants on it and views over it stay, where the new table begins with
+// the same columns; else it makes the view anew, which loses grants and is refused where something depends on it. It waits for a reader who has the view in an open transaction
+// for a second, then it is tried again; likewise tables that somebody reads are left, and dropped later.
 //
 // # Not promised
 //
