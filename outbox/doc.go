@@ -14,5 +14,5 @@
 // Limits: a subscriber with a store of its own is told of what is published after it was registered, and of what streams have then. A lane whose name no broker can
 // hold is not sent at all: its records are abandoned, with the reason.
 //
-// Reading order: course.go and testdata, look.go, relay.go, round.go, looking.go, audience.go, missing.go.
+// Reading order: course.go and testdata, look.go, relay.go, job.go, round.go, note.go, looking.go, audience.go, missing.go.
 package outbox
