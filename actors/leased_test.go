@@ -76,6 +76,25 @@ func TestALeaseIsKeptAsLongAsTheUnitLivesAndGivenBackAfter(t *testing.T) {
 	})
 }
 
+// The lease is not there any more when it would be renewed, which is no loss.
+func TestALeaseThatIsBeingGivenBackIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		a := w.join(t, []actors.Definition{auditing("A", nil)}, func(c *actors.Config) { c.IdleAfter = time.Second })
+		a.port.slow = heartbeat - time.Millisecond
+		for range 5 {
+			a.publish(t, amounts(1, 1)...)
+			pass(time.Minute)
+		}
+		same(t, "given back", int64(5), a.port.released.Load())
+		a.saw.trouble.Send(errors.New("end"))
+		if err := a.saw.trouble.Wait(t); err.Error() != "end" {
+			t.Errorf("trouble: %v", err)
+		}
+	})
+}
+
 // Renewals alone are frozen while the behavior goes on: the live stale owner.
 func TestAnOwnerThatLostItsLeaseCommitsNothingAndTheOtherGoesOnInOrder(t *testing.T) {
 	t.Parallel()

@@ -140,6 +140,7 @@ type nodePort struct {
 	records eventstore.Records
 
 	renewals  atomic.Pointer[func(ctx context.Context, renew func() []error) []error] // in place of a renewal; nil = it is made
+	slow      time.Duration                                                           // that a release takes to answer
 	releasing chan struct{}                                                           // closed to let releases go on; nil = they do
 	acquired  atomic.Int64                                                            // times that a lease was asked for
 	released  atomic.Int64
@@ -206,7 +207,11 @@ func (p *nodePort) Release(ctx context.Context, h partitions.Held, ifIdle bool) 
 		}
 	}
 	p.released.Add(1)
-	return p.Port.Release(ctx, h, ifIdle)
+	err := p.Port.Release(ctx, h, ifIdle)
+	if p.slow > 0 { // the answer is
+		pass2(p.slow)
+	}
+	return err
 }
 
 func (p *nodePort) Fetch(ctx context.Context, h partitions.Held, above []event.Position, max int) (partitions.Fetched, error) {

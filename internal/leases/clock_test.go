@@ -98,8 +98,8 @@ func TestSmallCorrectionsOfTheWallClockAreNoLoss(t *testing.T) {
 		h := &holder{}
 		k := setup(t, &port{}, w.use)
 		k.Add(held(1, 1), time.Now(), h)
-		for range 100 { // a wall clock that is slewed, by far more than any is
-			w.jump(-10 * time.Millisecond)
+		for range 200 { // a wall clock that is slewed, by far more than any is
+			w.jump(-20 * time.Millisecond)
 			pass(heartbeat)
 		}
 		same(t, "lost", []string(nil), h.lost())
