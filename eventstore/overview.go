@@ -27,7 +27,7 @@ const MaxRecent = 100
 type Overview struct {
 	StoreID         string
 	StartGeneration event.Generation
-	Owner           *Owner            // the process that has the store open now; nil when there is none, or it is not known
+	Owner           *Owner            // the process that has the store open now, of several the one that started last; nil when there is none, or it is not known
 	Unclean         bool              // nobody has it open, and the last who had did not close it
 	Handlers        []HandlerOverview // in order of name
 	Categories      []CategoryOverview
@@ -45,7 +45,7 @@ type Owner struct {
 // HandlerOverview is how a handler or entity kind stands.
 type HandlerOverview struct {
 	Handler
-	// Running: the program that started last handles it.
+	// Running: the program that started last handles it; where processes share the store, one that lives does.
 	Running bool
 	Lag     uint64    // records of its categories that it has not passed
 	Moved   time.Time // when it last passed one; zero = never, or not known
