@@ -17,6 +17,9 @@ type Registry interface {
 	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since. Where records are relayed, every lane of a category that is new to a
 	// handler of this store, and has something above its starting checkpoint, is due to be looked at ([Relays].DueLooks).
 	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
+	// FirstBroker notes by which memory of a broker units of this store are leased from now on, if by any for the first time, and gives the one that was noted first.
+	// As long as that one lasts no lease can have been forgotten; see transport.Broker.
+	FirstBroker(ctx context.Context, memory string) (first string, err error)
 	// CategoryHasEvents reports whether a category has any record, voids included. One of which all were purged has none.
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
 }

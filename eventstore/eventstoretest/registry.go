@@ -66,6 +66,17 @@ var registry = []check{
 	{"an empty registry is at revision 0", func(f *fixture) {
 		f.same("registry", f.loadRegistry(), eventstore.Registered{})
 	}},
+	{"the memory of the first broker stays, over starts", func(f *fixture) {
+		for _, memory := range []string{"first", "second", "first"} {
+			first, err := f.store.FirstBroker(f.ctx, memory)
+			f.must(err)
+			f.same("first broker", first, "first")
+		}
+		f.restart(f.stop)
+		first, err := f.store.FirstBroker(f.ctx, "third")
+		f.must(err)
+		f.same("first broker after another start", first, "first")
+	}},
 	{"what was declared comes back in order of name", func(f *fixture) {
 		given := eventstore.Registered{
 			Categories: slices.Clone(declared.Categories), Handlers: slices.Clone(declared.Handlers), Types: slices.Clone(declared.Types),

@@ -28,6 +28,7 @@ const (
 	Purge             Call = "Purge"
 	LoadRegistry      Call = "LoadRegistry"
 	SaveRegistry      Call = "SaveRegistry"
+	FirstBroker       Call = "FirstBroker"
 	CategoryHasEvents Call = "CategoryHasEvents"
 	ListHalts         Call = "ListHalts"
 	ListDead          Call = "ListDead"

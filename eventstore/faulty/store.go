@@ -218,6 +218,10 @@ func (s *Store) SaveRegistry(ctx context.Context, r eventstore.Registered, start
 	return s.act(ctx, SaveRegistry, func() error { return s.inner.SaveRegistry(ctx, r, starts) })
 }
 
+func (s *Store) FirstBroker(ctx context.Context, memory string) (string, error) {
+	return call(ctx, s, FirstBroker, func() (string, error) { return s.inner.FirstBroker(ctx, memory) })
+}
+
 func (s *Store) CategoryHasEvents(ctx context.Context, category string) (bool, error) {
 	return call(ctx, s, CategoryHasEvents, func() (bool, error) { return s.inner.CategoryHasEvents(ctx, category) })
 }

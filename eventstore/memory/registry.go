@@ -13,6 +13,7 @@ import (
 // registry is what the application declared.
 type registry struct {
 	revision   uint64
+	broker     string // the first one
 	categories map[string]eventstore.Category
 	handlers   map[string]eventstore.Handler
 	types      map[typeKey]eventstore.Type
@@ -63,6 +64,18 @@ func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error)
 		t.Fields, t.Descriptor = slices.Clone(t.Fields), bytes.Clone(t.Descriptor)
 	}
 	return out, err
+}
+
+// FirstBroker implements [eventstore.Registry].
+func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
+	err = s.change(ctx, func(d *data) error {
+		if d.registry.broker == "" {
+			d.registry.broker = memory
+		}
+		first = d.registry.broker
+		return nil
+	})
+	return first, err
 }
 
 // SaveRegistry implements [eventstore.Registry].

@@ -95,6 +95,18 @@ func (l list) Scan(column any) error {
 	return json.Unmarshal([]byte(text), l.into)
 }
 
+// FirstBroker implements [eventstore.Registry].
+func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
+	err = s.change(ctx, "first broker", func(c *connection) error {
+		_, err := c.get(`UPDATE keyhold_store SET first_broker = CASE first_broker WHEN '' THEN $1 ELSE first_broker END RETURNING first_broker`, []any{memory}, &first)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("note the first broker: %w", err)
+	}
+	return first, nil
+}
+
 // SaveRegistry implements [eventstore.Registry]. Nobody commits meanwhile: who passed events over by the lists of before has committed, or is refused.
 func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, starts []eventstore.Start) error {
 	err := s.changeAlone(ctx, "save registry", func(c *connection) error {

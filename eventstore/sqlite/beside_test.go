@@ -18,6 +18,7 @@ type owning interface {
 	eventstore.Relays
 	eventstore.Divergences
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
+	FirstBroker(ctx context.Context, memory string) (string, error)
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
 }
 

@@ -96,6 +96,18 @@ func (l list) Scan(column any) error {
 	return json.Unmarshal([]byte(text), l.into)
 }
 
+// FirstBroker implements [eventstore.Registry].
+func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
+	err = s.change(ctx, "first broker", func(c *connection) error {
+		_, err := c.get(`UPDATE keyhold_store SET first_broker = iif(first_broker = '', ?, first_broker) RETURNING first_broker`, []any{memory}, &first)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("note the first broker: %w", err)
+	}
+	return first, nil
+}
+
 // SaveRegistry implements [eventstore.Registry].
 func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, starts []eventstore.Start) error {
 	err := s.change(ctx, "save registry", func(c *connection) error {

@@ -9,9 +9,10 @@ CREATE TABLE keyhold_store (
   start_generation  bigint  NOT NULL, -- grows at every start
   owned_generation  bigint  NOT NULL, -- of the last start that did not share the store
   relayed           boolean NOT NULL, -- whether the start before the one at hand noted what is to be published
-  registry_revision bigint  NOT NULL
+  registry_revision bigint  NOT NULL,
+  first_broker      text    COLLATE "C" NOT NULL -- the memory of the broker by which units were leased first; '': by none yet
 ) WITH (fillfactor = 50);
-INSERT INTO keyhold_store VALUES (true, replace(gen_random_uuid()::text, '-', ''), 0, 0, false, 0);
+INSERT INTO keyhold_store VALUES (true, replace(gen_random_uuid()::text, '-', ''), 0, 0, false, 0, '');
 
 -- One row for each start. While its process lives, one of its connections holds the advisory lock (oid of this table, generation).
 CREATE TABLE keyhold_starts (

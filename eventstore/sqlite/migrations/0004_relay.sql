@@ -3,6 +3,9 @@
 -- 1: the last start was for a relay, and every lane that grew since is in keyhold_unpublished.
 ALTER TABLE keyhold_store ADD COLUMN relayed INTEGER NOT NULL DEFAULT 0;
 
+-- The memory of the broker by which units were leased first; '': by none yet.
+ALTER TABLE keyhold_store ADD COLUMN first_broker TEXT NOT NULL DEFAULT '';
+
 ALTER TABLE keyhold_lanes ADD COLUMN published INTEGER NOT NULL DEFAULT 0; -- the broker has everything up to this sequence
 
 -- The store that keeps a handler's checkpoints; '': this one.
