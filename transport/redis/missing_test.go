@@ -71,6 +71,9 @@ func TestAskingTwiceIsAskingOnceAndAskingForMoreWithdraws(t *testing.T) {
 		}
 		node.woken.WaitFor(t, func(u event.Unit) bool { return u == billing })
 		wanted(t, tr)
+		if err := tr.Serve(t.Context(), earlier[0], entries(orders, 5, 6)); err != nil { // late, and in nobody's place
+			t.Fatal(err)
+		}
 		for after := event.Sequence(7); after < 1007; { // a thousand, six hundred at a time
 			last, gone := asked(t, tr, billing, orders, after)
 			if last == 0 || gone {
