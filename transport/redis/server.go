@@ -131,7 +131,9 @@ func (s *servers) moved(from *server, reply string) (*server, error) {
 
 // learn asks a server of a Cluster who has which slots, and closes nothing: a server that has none may get some again.
 func (s *servers) learn(ctx context.Context, from *server) error {
-	ranges, err := from.work.ClusterSlots(ctx).Result()
+	cmd := goredis.NewClusterSlotsCmd(ctx, "cluster", "slots") // what servers before 7.0 know, too
+	_ = from.work.Process(ctx, cmd)                            // the same error
+	ranges, err := cmd.Result()
 	if err != nil {
 		return fmt.Errorf("ask %s for the slots of its cluster: %w", from.addr, err)
 	}
