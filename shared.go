@@ -47,6 +47,11 @@ func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Iden
 	if err := broker.Connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", broker.Name(), err)
 	}
+	first, err := a.cfg.Store.FirstBroker(ctx, broker.Memory())
+	if err != nil {
+		return nil, err
+	}
+	broker.Trust(first)
 	if err := broker.Declare(ctx, c.declares); err != nil {
 		return nil, fmt.Errorf("declare to %s: %w", broker.Name(), err)
 	}

@@ -13,7 +13,7 @@ import (
 // and units are leased through its partitions.Port. Its roles are below; every method may block on I/O, honours its context, and may be called
 // concurrently between [Broker.Connect] and Stop. Batches answer for each element: one that goes wrong fails no other.
 //
-// Order of calls: Connect, [Registrations].Declare, Start, Stop. Start has it listen for wakes, which it gives to Node.Wake, and watch for a
+// Order of calls: Connect, Trust, [Registrations].Declare, Start, Stop. Start has it listen for wakes, which it gives to Node.Wake, and watch for a
 // loss of memory, which it gives to Node.Forgot. Committed does nothing: the relay is told of commits.
 //
 // An error that is none of those named is transient: back off and ask again.
@@ -22,6 +22,11 @@ type Broker interface {
 	// Connect reaches the broker and refuses, saying what to do, one that cannot keep what it promises: an eviction policy that drops keys, a version
 	// that is too old, an account that may not run what is needed. It is idempotent.
 	Connect(ctx context.Context) error
+	// Memory names what the broker remembers now: it has another name after a loss. "" unless connected.
+	Memory() string
+	// Trust says that no lease of this application was ever granted out of another memory than this one. While the broker has it, a lease need not wait for earlier ones that may have
+	// been forgotten: there are none. Called after Connect.
+	Trust(memory string)
 	// Limits are as configured; they never change.
 	Limits() Limits
 	BrokerStreams

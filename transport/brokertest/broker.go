@@ -23,6 +23,7 @@ type Broker struct {
 		owner   string // "" unless connected
 		records eventstore.Records
 		storeID string
+		trusted string // memory
 	}
 }
 
@@ -57,6 +58,30 @@ func (b *Broker) Capabilities() transport.Capabilities {
 
 // Limits are those of the server.
 func (b *Broker) Limits() transport.Limits { return b.limits }
+
+// Memory is a number.
+func (b *Broker) Memory() string {
+	if b.OwnerID() == "" {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint("memory ", b.mu.losses)
+}
+
+// Trust has leases granted at once while the memory is this one.
+func (b *Broker) Trust(memory string) {
+	b.own.Lock()
+	defer b.own.Unlock()
+	b.own.trusted = memory
+}
+
+// trusts reports whether it is; the server's lock is held.
+func (b *Broker) trusts() bool {
+	b.own.Lock()
+	defer b.own.Unlock()
+	return b.own.trusted == fmt.Sprint("memory ", b.mu.losses)
+}
 
 // Connect reaches the server.
 func (b *Broker) Connect(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -65,6 +66,47 @@ var lifetime = []check{
 		there.await(s, "the loss", func() bool { return there.forgot > 0 })
 		s.same("busy", []string{}, s.busy("shipping"))
 		s.live(0)
+	}},
+	{"The memory has another name after a loss, the same for all nodes", func(s *suite) {
+		elsewhere := s.other()
+		before := s.Broker.Memory()
+		if before == "" || before != elsewhere.Memory() {
+			s.Errorf("it is %q here and %q elsewhere", before, elsewhere.Memory())
+		}
+		here := s.listen(s.Broker, "shipping")
+		s.Forget(s.T)
+		here.await(s, "the loss", func() bool { return here.forgot > 0 })
+		if now := s.Broker.Memory(); now == "" || now == before {
+			s.Errorf("it was %q, and is %q after the loss", before, now)
+		}
+	}},
+	{"Out of a memory that is trusted leases are granted at once, out of the next one they are not", func(s *suite) {
+		here := s.listen(s.Broker, "shipping")
+		loss := func() {
+			s.Helper()
+			var told int
+			here.note(func() { told = here.forgot })
+			s.Forget(s.T)
+			here.await(s, "the loss", func() bool { return here.forgot > told })
+		}
+		acquire := func() partitions.Acquired {
+			s.Helper()
+			got, err := s.Broker.Port().Acquire(s.Context(), shipping, 0)
+			s.must("acquire", err)
+			return got
+		}
+		loss()
+		if got := acquire(); !got.Forgot {
+			s.Errorf("out of a new memory: %+v", got)
+		}
+		s.Broker.Trust(s.Broker.Memory())
+		if got := acquire(); !got.Granted {
+			s.Errorf("out of a memory that is trusted: %+v", got)
+		}
+		loss()
+		if got := acquire(); !got.Forgot {
+			s.Errorf("out of the next one: %+v", got)
+		}
 	}},
 	{"Calls outside of Connect and Stop are errors", func(s *suite) {
 		s.must("stop", s.Broker.Stop(s.Context()))

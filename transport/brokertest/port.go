@@ -45,7 +45,7 @@ func (p *port) Acquire(ctx context.Context, u event.Unit, floor event.Generation
 	owner := p.OwnerID()
 	err := p.do(ctx, Call{Op: "acquire", Unit: u}, func() error {
 		now := p.now()
-		if now < p.mu.amnesty {
+		if now < p.mu.amnesty && !p.trusts() {
 			got.Forgot = true
 			return nil
 		}

@@ -29,6 +29,7 @@ type Server struct {
 		sync.Mutex
 		passed  time.Duration
 		amnesty time.Duration // no lease is granted before
+		losses  int           // of memory, so far
 		owners  int
 		full    bool
 		deaf    bool // wakes are lost
@@ -137,6 +138,7 @@ func (s *Server) Forget() {
 	s.mu.Lock()
 	s.mu.contents = newContents()
 	s.mu.amnesty = s.now() + s.traits.TTL
+	s.mu.losses++
 	s.mu.Unlock()
 	s.TellForgot()
 }

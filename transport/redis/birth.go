@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,9 +19,10 @@ var scriptBirth = newScript("birth")
 // it is empty, or was restarted, or is a replica that was promoted and lacks the last that its master had.
 type births struct {
 	sync.Mutex
-	known  map[string]string // by address of the server
-	lost   bool              // and nobody was told yet
-	forgot func()            // of the node, while the transport is started
+	known   map[string]string // by address of the server
+	trusted string            // births, as memory gives them, out of which no lease of this application can have been forgotten
+	lost    bool              // and nobody was told yet
+	forgot  func()            // of the node, while the transport is started
 }
 
 // young is the age of a birth below which a process that sees it for the first time takes it for a loss. Others noticed that loss, but this one may
@@ -74,6 +77,38 @@ func (b *births) saw(addr, birth string, fresh bool) {
 	b.lost = b.lost || known || fresh
 }
 
+// memory names the births of all servers that are known, one in a line.
+func (b *births) memory() string {
+	b.Lock()
+	defer b.Unlock()
+	return strings.Join(slices.Sorted(maps.Values(b.known)), "\n")
+}
+
+// trust notes the memory that was the first one. Who sees only births of that one has lost nothing.
+func (b *births) trust(memory string) {
+	b.Lock()
+	defer b.Unlock()
+	b.trusted = memory
+	for _, birth := range b.known {
+		if !slices.Contains(strings.Split(memory, "\n"), birth) {
+			return
+		}
+	}
+	b.lost = false
+}
+
+func (b *births) trusts() string {
+	b.Lock()
+	defer b.Unlock()
+	return b.trusted
+}
+
+// Memory implements [transport.Broker].
+func (t *Transport) Memory() string { return t.births.memory() }
+
+// Trust implements [transport.Broker].
+func (t *Transport) Trust(memory string) { t.births.trust(memory) }
+
 // tell tells the node of a loss, if there was one and it listens.
 func (b *births) tell() {
 	b.Lock()
@@ -100,5 +135,5 @@ func (b *births) listen(forgot func()) {
 func (b *births) leave() {
 	b.Lock()
 	defer b.Unlock()
-	b.known, b.lost, b.forgot = nil, false, nil
+	b.known, b.trusted, b.lost, b.forgot = nil, "", false, nil
 }

@@ -66,7 +66,7 @@ func at(answer []any, i int) any {
 
 func packAcquire(p *port, c *call, requests []*request) {
 	c.aim = func(c *call, s *server) { c.args[0] = p.c.birthKey(s) }
-	c.args = append(c.args, "", p.t.cfg.TTL.Milliseconds(), p.c.owner)
+	c.args = append(c.args, "", p.t.cfg.TTL.Milliseconds(), p.c.owner, p.t.births.trusts())
 	for _, r := range requests {
 		c.keys = append(c.keys, r.tenure.lease, r.tenure.counter)
 		c.args = append(c.args, r.asked.(event.Generation).String())

@@ -2,17 +2,19 @@
 -- Grants leases to one owner, each at a generation above all that were granted before.
 --
 -- Nothing is granted by a server that may have forgotten leases: one without a birth key, with that of another server (its replication id), or born
--- less than a TTL ago. The server is asked for its id here, in the same step, so that no call is too late to find out.
+-- less than a TTL ago, unless the caller knows that no lease of its units was granted before that birth. The server is asked for its id here, in the same step, so that no call is too late to find out.
 --
 -- A generation key holds `7 OWNER` while OWNER has the unit, or had it until the lease lapsed, and `7 released` once it was given back. Without an expiry, until then.
 --
 -- KEYS    for each unit: its lease, its generation key
--- ARGV    1: birth key (in a Cluster: of the server's own, in another slot), 2: TTL in milliseconds, 3: owner; then, for each unit, the floor
+-- ARGV    1: birth key (in a Cluster: of the server's own, in another slot), 2: TTL in milliseconds, 3: owner, 4: births before which no lease of these units was granted, one in a
+--         line; then, for each unit, the floor
 -- Result  {'forgot', ms until something is granted, or -1: there is no valid birth key}, or
 --         {'ok', answer for each unit}: {'granted', generation, 1 if the last owner was another one and did not release, else 0}, {'held', ms left}, {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units)
-local born, since = string.match(redis.call('GET', ARGV[1]) or '', '^(%x+) (%d+)')
+local birth = redis.call('GET', ARGV[1]) or ''
+local born, since = string.match(birth, '^(%x+) (%d+)')
 local id = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -20,7 +22,7 @@ local ttl, owner = tonumber(ARGV[2]), ARGV[3]
 if not born or born ~= id or tonumber(since) > now then
   return {'forgot', -1}
 end
-if now < since + ttl then
+if now < since + ttl and not string.find('\n' .. ARGV[4] .. '\n', '\n' .. birth .. '\n', 1, true) then
   return {'forgot', since + ttl - now}
 end
 
@@ -40,7 +42,7 @@ end
 
 local answers = {'ok'}
 for unit = 1, #KEYS / 2 do
-  local done, answer = pcall(take, KEYS[2 * unit - 1], KEYS[2 * unit], ARGV[3 + unit])
+  local done, answer = pcall(take, KEYS[2 * unit - 1], KEYS[2 * unit], ARGV[4 + unit])
   if not done then
     answer = {'error', type(answer) == 'table' and answer.err or tostring(answer)}
   end
