@@ -18,8 +18,9 @@ type Divergences interface {
 	// ListDiverged gives divergences in lane order after the lane given, up to limit.
 	ListDiverged(ctx context.Context, after event.LaneRef, limit int) ([]Divergence, error)
 	// Adopt ends the divergence of a lane: its records above what both have in common get sequences above what the broker has, and voids take the place of
-	// what the broker has alone, so that no reader meets a gap. It is compare-and-act: no such divergence is [ErrNotFound]. It is an act, and leaves a row;
-	// actor and reason are required. It is done whether the store was started for a relay or not.
+	// what the broker has alone, so that no reader meets a gap. It is compare-and-act: seen is the broker's event that the person decided on, as
+	// [Divergence.Position] gives it. A lane that did not diverge is [ErrNotFound], one that diverged at another event [ErrStateMoved]. It is an act, and
+	// leaves a row; actor and reason are required. It is done whether the store was started for a relay or not.
 	//
 	// In common is what was noted as published, and beyond it what a handler of this store has applied in the store's version, if none has applied the
 	// broker's. What follows a record by its
@@ -32,7 +33,7 @@ type Divergences interface {
 	// that and everything below. Any other one above it stands in the broker's history: it stays, its handler goes on in that, and then to the renumbered
 	// records. So nothing is skipped, and nothing is applied twice but for this: records that were published, of which neither a note nor a checkpoint
 	// came through the loss, cannot be told from those that were not. They are published again, above, under the ids that they had.
-	Adopt(ctx context.Context, lane event.LaneRef, actor, reason string) (ActRecord, error)
+	Adopt(ctx context.Context, seen event.Position, actor, reason string) (ActRecord, error)
 }
 
 // Divergence is a lane of which store and broker tell different histories.
@@ -42,6 +43,19 @@ type Divergence struct {
 	EventID       string         // its event
 	StoredEventID string         // what the store has at that sequence, "" for nothing
 	Since         time.Time
+}
+
+// Position names the divergence: by the newest event that the broker has.
+func (d *Divergence) Position() event.Position {
+	return event.Position{Lane: d.Lane, Sequence: d.Sequence, EventID: d.EventID}
+}
+
+// Adopts reports, as an error, that it is not the one that somebody saw.
+func (d *Divergence) Adopts(seen event.Position) error {
+	if d.Position() == seen {
+		return nil
+	}
+	return fmt.Errorf("adopt %s: it diverged at #%d (event %s) since %s: look again, then decide: %w", d.Lane, d.Sequence, d.EventID, stamp(d.Since), ErrStateMoved)
 }
 
 // Diverged is how a lane that is to be adopted stands in the store.

@@ -43,6 +43,9 @@ type Operations interface {
 	Jobs
 	Overviews
 	Projections
+	// ListDiverged and Adopt are those of [Divergences].
+	ListDiverged(ctx context.Context, after event.LaneRef, limit int) ([]Divergence, error)
+	Adopt(ctx context.Context, seen event.Position, actor, reason string) (ActRecord, error)
 	// LoadRegistry is that of [Registry].
 	LoadRegistry(ctx context.Context) (Registered, error)
 }

@@ -265,7 +265,7 @@ func TestAStoreThatWentBackStopsTheLaneAlone(t *testing.T) {
 			t.Errorf("noted %+v, %v", list, err)
 		}
 
-		_, err = w.store.Adopt(w.Context(), orders, "maria", "the backup of Monday")
+		_, err = w.store.Adopt(w.Context(), n.mu.diverged[0].Position(), "maria", "the backup of Monday")
 		w.must("adopt", err)
 		w.after(time.Minute)
 		all := w.records(orders)
@@ -290,7 +290,7 @@ func TestAStoreThatWentBackIsFoundOutAtALook(t *testing.T) {
 		w.after(time.Hour)
 		w.same("told", 1, len(n.mu.diverged))
 
-		_, err := w.store.Adopt(w.Context(), orders, "maria", "the backup of Monday")
+		_, err := w.store.Adopt(w.Context(), n.mu.diverged[0].Position(), "maria", "the backup of Monday")
 		w.must("adopt", err)
 		w.must("lose a mark", n.broker.Unregister(w.Context(), "shipping"))
 		w.after(time.Minute)

@@ -29,7 +29,13 @@ func (f *fixture) diverge(l event.LaneRef, newest event.Sequence, id string) eve
 
 func (f *fixture) adopt(l event.LaneRef) eventstore.ActRecord {
 	f.Helper()
-	done, err := f.store.Adopt(f.ctx, l, "ann", "the backup of monday")
+	var seen event.Position
+	for _, d := range f.diverged() {
+		if d.Lane == l {
+			seen = d.Position()
+		}
+	}
+	done, err := f.store.Adopt(f.ctx, seen, "ann", "the backup of monday")
 	f.must(err)
 	return done
 }
@@ -104,14 +110,18 @@ var divergences = whenRelayed([]check{
 		f.same("divergences", f.diverged(), []eventstore.Divergence{d})
 		f.same("unpublished", f.unpublished(), []eventstore.Unpublished{})
 	}},
-	{"what did not diverge cannot be adopted, and an adoption needs an actor and a reason", func(f *fixture) {
+	{"what did not diverge, or at another event than was seen, cannot be adopted, and an adoption needs an actor and a reason", func(f *fixture) {
 		before := f.back(4)
 		for _, l := range []event.LaneRef{lane("order", "b"), lane("order", "none")} {
-			_, err := f.store.Adopt(f.ctx, l, "ann", "why")
+			_, err := f.store.Adopt(f.ctx, position(l, 4, "lost"), "ann", "why")
 			f.is(err, eventstore.ErrNotFound)
 		}
+		for _, seen := range []event.Position{position(orders, 3, "lost"), position(orders, 4, "another"), position(orders, 4, ""), {Lane: orders}} {
+			_, err := f.store.Adopt(f.ctx, seen, "ann", "why")
+			f.is(err, eventstore.ErrStateMoved)
+		}
 		for _, who := range [][2]string{{"", "why"}, {"ann", ""}, {"", ""}} {
-			if _, err := f.store.Adopt(f.ctx, orders, who[0], who[1]); err == nil {
+			if _, err := f.store.Adopt(f.ctx, position(orders, 4, "lost"), who[0], who[1]); err == nil {
 				f.Errorf("adopted by %q", who)
 			}
 		}
@@ -255,7 +265,7 @@ var divergences = whenRelayed([]check{
 		})
 		f.same("rows", f.actsAfter(last, 10), []eventstore.ActRecord{done})
 		before := f.lane(orders)
-		_, err := f.store.Adopt(f.ctx, orders, "ann", "again")
+		_, err := f.store.Adopt(f.ctx, position(orders, 4, "lost"), "ann", "again")
 		f.is(err, eventstore.ErrNotFound)
 		f.same("lane", f.lane(orders), before)
 		f.same("rows", f.actsAfter(last, 10), []eventstore.ActRecord{done})

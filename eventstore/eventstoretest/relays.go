@@ -99,7 +99,7 @@ func relaying(r eventstore.Store, ctx context.Context) map[string]func() error {
 		"Passing":       func() error { _, err := r.Passing(ctx, []event.LaneRef{orders}); return err },
 		"Diverge":       func() error { return r.Diverge(ctx, nil, divergence(orders, 1, "lost")) },
 		"ListDiverged":  func() error { _, err := r.ListDiverged(ctx, event.LaneRef{}, 1); return err },
-		"Adopt":         func() error { _, err := r.Adopt(ctx, orders, "ann", "why"); return err },
+		"Adopt":         func() error { _, err := r.Adopt(ctx, position(orders, 1, "lost"), "ann", "why"); return err },
 	}
 }
 

@@ -44,6 +44,6 @@ func (s *Store) ListDiverged(ctx context.Context, after event.LaneRef, limit int
 	return call(ctx, s, ListDiverged, func() ([]eventstore.Divergence, error) { return s.inner.ListDiverged(ctx, after, limit) })
 }
 
-func (s *Store) Adopt(ctx context.Context, lane event.LaneRef, actor, reason string) (eventstore.ActRecord, error) {
-	return call(ctx, s, Adopt, func() (eventstore.ActRecord, error) { return s.inner.Adopt(ctx, lane, actor, reason) })
+func (s *Store) Adopt(ctx context.Context, seen event.Position, actor, reason string) (eventstore.ActRecord, error) {
+	return call(ctx, s, Adopt, func() (eventstore.ActRecord, error) { return s.inner.Adopt(ctx, seen, actor, reason) })
 }

@@ -222,7 +222,7 @@ func adopt(ctx context.Context, s eventstore.Store) error {
 	if err := diverge(ctx, s); err != nil {
 		return err
 	}
-	_, err := s.Adopt(ctx, orders, "ann", "the backup of monday")
+	_, err := s.Adopt(ctx, event.Position{Lane: orders, Sequence: 1, EventID: "lost"}, "ann", "the backup of monday")
 	return err
 }
 

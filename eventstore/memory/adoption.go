@@ -38,7 +38,8 @@ func (s *Store) ListDiverged(ctx context.Context, after event.LaneRef, limit int
 }
 
 // Adopt implements [eventstore.Divergences].
-func (s *Store) Adopt(ctx context.Context, ref event.LaneRef, actor, reason string) (eventstore.ActRecord, error) {
+func (s *Store) Adopt(ctx context.Context, seen event.Position, actor, reason string) (eventstore.ActRecord, error) {
+	ref := seen.Lane
 	if err := eventstore.CheckAdopt(ref, actor, reason); err != nil {
 		return eventstore.ActRecord{}, err
 	}
@@ -47,6 +48,9 @@ func (s *Store) Adopt(ctx context.Context, ref event.LaneRef, actor, reason stri
 		v, found := d.diverged[ref]
 		if !found {
 			return fmt.Errorf("adopt %s: it did not diverge: %w", ref, eventstore.ErrNotFound)
+		}
+		if err := v.Adopts(seen); err != nil {
+			return err
 		}
 		l := d.lane(ref)
 		now := now()

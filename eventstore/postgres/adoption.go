@@ -48,7 +48,8 @@ func (s operations) ListDiverged(ctx context.Context, after event.LaneRef, limit
 }
 
 // Adopt implements [eventstore.Divergences]. Nobody else writes meanwhile.
-func (s operations) Adopt(ctx context.Context, ref event.LaneRef, actor, reason string) (eventstore.ActRecord, error) {
+func (s operations) Adopt(ctx context.Context, seen event.Position, actor, reason string) (eventstore.ActRecord, error) {
+	ref := seen.Lane
 	if err := eventstore.CheckAdopt(ref, actor, reason); err != nil {
 		return eventstore.ActRecord{}, err
 	}
@@ -56,6 +57,9 @@ func (s operations) Adopt(ctx context.Context, ref event.LaneRef, actor, reason 
 	now := actTime(time.Time{})
 	err := s.changeAlone(ctx, "adopt", func(c *connection) error {
 		d, lane, err := c.diverged(ref)
+		if err == nil {
+			err = d.Adopts(seen)
+		}
 		if err != nil {
 			return err
 		}
@@ -68,7 +72,7 @@ func (s operations) Adopt(ctx context.Context, ref event.LaneRef, actor, reason 
 		return nil
 	})
 	if err != nil {
-		return eventstore.ActRecord{}, fmt.Errorf("adopt %s: %w", ref, err)
+		return eventstore.ActRecord{}, err
 	}
 	return done, nil
 }
@@ -85,7 +89,7 @@ func (c *connection) diverged(ref event.LaneRef) (d eventstore.Diverged, lane in
 	case err != nil:
 		return d, 0, err
 	case !found:
-		return d, 0, fmt.Errorf("it did not diverge: %w", eventstore.ErrNotFound)
+		return d, 0, fmt.Errorf("adopt %s: it did not diverge: %w", ref, eventstore.ErrNotFound)
 	}
 	d.Lane, d.Since = ref, fromMillis(ms)
 	err = each(c.ctx, c, `SELECT p.sequence, coalesce(l.id = p.event_id, false) FROM keyhold_checkpoints p LEFT JOIN keyhold_log l ON l.lane = p.lane AND l.sequence = p.sequence

@@ -155,7 +155,7 @@ func TestOwnerGoesOnAfterAnAdoptionFromOutside(t *testing.T) {
 	if len(there) != 1 {
 		t.Fatalf("divergences: %+v", there)
 	}
-	_, err = a.Adopt(t.Context(), ordersA, "ann", "the backup of monday")
+	_, err = a.Adopt(t.Context(), there[0].Position(), "ann", "the backup of monday")
 	b.must(err)
 	b.mustCommit(publish("e-3"))
 	got, err := b.store.ReadLane(t.Context(), ordersA, 0, 10)
