@@ -2,7 +2,6 @@ package keyhold_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -63,10 +62,12 @@ func TestSeveralNodesShareTheKeys(t *testing.T) {
 			}
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range keys * each {
 		select {
 		case <-a.news:
-		case <-time.After(20 * time.Second):
+		case <-ctx.Done():
 			t.Fatalf("not all was applied: %v", a.seen)
 		}
 	}
@@ -92,13 +93,13 @@ func TestOneNodeOnSQLiteAndRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range 10 {
 		select {
 		case <-a.news:
-		case <-time.After(20 * time.Second):
+		case <-ctx.Done():
 			t.Fatalf("not all was applied: %v", a.seen)
 		}
 	}
-	_ = context.Background
-	_ = errors.New
 }

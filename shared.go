@@ -254,6 +254,8 @@ func (c *shared) renew(ctx context.Context) {
 // attend does the duties of the parts that are held.
 func (c *shared) attend(ctx context.Context) {
 	var projects, jobs bool
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
 	defer func() {
 		if projects {
 			_ = c.r.projections.Stop(context.WithoutCancel(ctx))
@@ -264,6 +266,7 @@ func (c *shared) attend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.changed:
+		case <-again.C:
 		}
 		if does := c.does(dutyJobs); does != jobs {
 			jobs = does
@@ -281,7 +284,7 @@ func (c *shared) attend(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			c.r.app.cfg.Logger.Warn("projections: will try again", "error", err)
-			time.AfterFunc(lookEvery, func() { token(c.changed) })
+			again.Reset(lookEvery)
 			continue
 		}
 		projects = does

@@ -89,6 +89,7 @@ type Node struct {
 	beating  lifecycle.Loop
 	scanning lifecycle.Loop
 	telling  lifecycle.Loop
+	calls    lifecycle.Group // that are made at the same time
 
 	rescan chan struct{} // holds a token when everything that has work is to be looked for
 	rebeat chan struct{} // holds a token when others are to know something now
@@ -146,12 +147,12 @@ func New(cfg Config) (*Node, error) {
 // Start takes part. The broker must be started, and so must be whoever runs the units. ctx bounds Start alone. It returns when this node is known to the
 // others, so that what they hold is shared with it from now on.
 func (n *Node) Start(ctx context.Context) error {
-	if err := n.keeper.Start(ctx); err != nil {
+	if err := errors.Join(n.calls.Start(ctx), n.keeper.Start(ctx)); err != nil {
 		return fmt.Errorf("start node: %w", err)
 	}
 	n.setDraining(false)
 	if err := n.beat(ctx); err != nil {
-		return fmt.Errorf("start node: make it known to the others: %w", errors.Join(err, n.keeper.Stop(ctx)))
+		return fmt.Errorf("start node: make it known to the others: %w", errors.Join(err, n.calls.Stop(ctx), n.keeper.Stop(ctx)))
 	}
 	err := errors.Join(n.telling.Start(ctx, n.runTelling), n.beating.Start(ctx, n.runBeating), n.scanning.Start(ctx, n.runScanning))
 	if err != nil {
@@ -174,6 +175,9 @@ func (n *Node) Drain(ctx context.Context) error {
 func (n *Node) Stop(ctx context.Context) error {
 	n.setDraining(true)
 	if err := errors.Join(n.scanning.Stop(ctx), n.beating.Stop(ctx), n.telling.Stop(ctx)); err != nil {
+		return fmt.Errorf("stop node: %w", err)
+	}
+	if err := n.calls.Stop(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
 	n.parts.releaseAll(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/leases"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/partitions"
 )
 
@@ -183,20 +184,26 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 		err      error
 	}
 	answers := make([]got, len(try))
-	var all sync.WaitGroup
+	done := make(chan struct{})
+	asked := 0
 	for i, part := range try {
 		p.mu.Lock()
 		floor := p.mu.floor[part]
 		p.mu.Unlock()
-		all.Go(func() {
-			answers[i] = got{part: part, sent: p.n.cfg.Now()}
+		answers[i] = got{part: part, sent: p.n.cfg.Now(), err: lifecycle.ErrStopped}
+		if p.n.calls.Go(func(context.Context) {
+			defer func() { done <- struct{}{} }()
 			answers[i].err = p.n.bounded(ctx, func(ctx context.Context) (err error) {
 				answers[i].acquired, err = p.n.cfg.Port.Acquire(ctx, part.Unit(), floor)
 				return err
 			})
-		})
+		}) {
+			asked++
+		}
 	}
-	all.Wait()
+	for range asked {
+		<-done
+	}
 	var granted []got
 	var ask []eventstore.Ask
 	var errs []error

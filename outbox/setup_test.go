@@ -257,15 +257,6 @@ func (n *node) take(p event.Part) {
 	n.Hold(p, ask[0].Generation)
 }
 
-// fences are those of what it holds.
-func (n *node) fences() []eventstore.PartFence {
-	var all []eventstore.PartFence
-	for p, g := range n.held {
-		all = append(all, eventstore.PartFence{Part: p, Generation: g})
-	}
-	return all
-}
-
 // settle waits until nobody has anything to do at once.
 func settle() { synctest.Wait() }
 

@@ -62,7 +62,9 @@ func TestAskIsServed(t *testing.T) {
 		w.noDrains = true
 		w.anything(t, 80)
 		w.step(t, partitions.Demand{})
-		w.untilCalm(t, func() bool { return w.seen["*partitions.Serve"] || w.seen["idle, unfit, unread"] || w.seen["idle, unfit"] })
+		w.untilCalm(t, func() bool {
+			return w.seen["*partitions.Serve"] || w.seen["idle, unfit, unread"] || w.seen["idle, unfit"]
+		})
 	})
 }
 

@@ -65,10 +65,12 @@ func TestTheGrocerGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range want {
 		select {
 		case <-news:
-		case <-time.After(time.Minute):
+		case <-ctx.Done():
 			t.Fatalf("heard only %v", heard.prices)
 		}
 	}

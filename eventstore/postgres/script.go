@@ -44,24 +44,6 @@ func (s *script) get(query string, args []any, done func(found bool) error, into
 	})
 }
 
-// each adds a query; row gets every row.
-func (s *script) each(query string, args []any, row func(rows) error) {
-	s.batch.Queue(query, args...)
-	s.reads = append(s.reads, func(r pgx.BatchResults) error {
-		found, err := r.Query()
-		if err != nil {
-			return err
-		}
-		defer found.Close()
-		for found.Next() {
-			if err := row(found); err != nil {
-				return err
-			}
-		}
-		return found.Err()
-	})
-}
-
 // run sends the statements and reads the answers, up to the first error. The script is empty then.
 func (s *script) run(ctx context.Context, conn *pgx.Conn) error {
 	if len(s.reads) == 0 {

@@ -142,12 +142,6 @@ func (l *laneList) add(ref event.LaneRef) {
 // args are for unnest($1::int4[], $2::text[], $3::text[], $4::int2[]).
 func (l *laneList) args() []any { return []any{l.at, l.categories, l.keys, l.lanes} }
 
-// generation gives the generation of a unit's row, 0 without one.
-func generation(ctx context.Context, q queryer, u event.Unit) (g event.Generation, err error) {
-	_, err = get(ctx, q, `SELECT generation FROM keyhold_units WHERE name = $1 AND key = $2`, []any{u.Name, u.Key}, &g)
-	return g, err
-}
-
 // checkpoint gives what a name has applied of a lane.
 func checkpoint(ctx context.Context, q queryer, name string, ref event.LaneRef) (event.Position, error) {
 	p := event.Position{Lane: ref}

@@ -107,5 +107,3 @@ func (h *Home) Start(log string, as *User, path string, args ...string) (_ *Proc
 
 // User is whom a program runs as. Only root can choose.
 type User struct{ UID, GID uint32 }
-
-var errSignals = fmt.Errorf("child processes need the signals of Unix: %w", syscall.ENOTSUP)
