@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"syscall"
 )
 
 // watcher reads process ids, the newest counts, until the pipe ends. It is asked for nothing but patience, so it ignores the signals
