@@ -36,6 +36,8 @@ type fleet struct {
 	acks     string
 	nodes    map[string]*node
 	frozen   int // how often an owner may have been stopped between its last look and the behavior
+	// overtaken is how often a behavior may have been inside an event after one that was passed over, wrongly, as its commit found out.
+	overtaken int
 }
 
 // settings of a fleet. The zero value is made for faults: leases are short.
@@ -306,11 +308,35 @@ func (f *fleet) judge(tails map[string]event.Sequence) judgement {
 	}
 	f.t.Logf("frozen=%d acknowledged=%d %v", f.frozen, sum(f.acknowledged()), j)
 	clean := j
-	clean.Late = 0
-	if clean != (judgement{verdict: verdict{Effects: j.Effects}}) || j.Late > f.frozen || j.Effects == 0 {
-		f.t.Errorf("a guarantee is broken: %v, of which late may be %d", j, f.frozen)
+	clean.Late, clean.Backwards, clean.Skipped = 0, 0, 0
+	if clean != (judgement{verdict: verdict{Effects: j.Effects}}) || j.Late > f.frozen || max(j.Backwards, j.Skipped) > f.overtaken || j.Effects == 0 {
+		f.t.Errorf("a guarantee is broken: %v, of which late may be %d, backwards and skipped %d", j, f.frozen, f.overtaken)
+		f.explain()
 	}
 	return j
+}
+
+// explain shows the first marks that should not be there, and what was noted of their units just before.
+func (f *fleet) explain() {
+	f.t.Helper()
+	log, err := f.marks.log(f.t.Context())
+	if err != nil {
+		f.t.Error(err)
+	}
+	shown := 0
+	for i, n := range log {
+		if n.what == "enter" || strings.HasPrefix(n.what, "leave") || shown == 3 {
+			continue
+		}
+		shown++
+		var of []string
+		for _, o := range log[:i+1] {
+			if o.unit == n.unit && o.lane == n.lane {
+				of = append(of, fmt.Sprintf("%s %d at %d by %s", o.what, o.sequence, o.generation, o.node))
+			}
+		}
+		f.t.Logf("%s %s: %s", n.unit, n.lane, strings.Join(of[max(0, len(of)-8):], "; "))
+	}
 }
 
 // acknowledged gives the highest deposit into each account that a node said was made.

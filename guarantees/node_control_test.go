@@ -88,6 +88,7 @@ type report struct {
 	Applied       int
 	Halted        []string       // units
 	CommitsFailed []string       // units
+	Waits         []string       // units, for a newer program
 	Errors        []string       // of deposits that were rejected: nobody else deposits there
 	Unanswered    map[string]int // asks that were not answered, by the error
 }
@@ -137,8 +138,9 @@ func (s *site) observer() keyhold.Observer {
 		f(&s.mu.report)
 	}
 	return keyhold.Observer{
-		Applied: func(event.Unit, *event.Envelope) { note(func(r *report) { r.Applied++ }) },
-		Halted:  func(h eventstore.Halt) { note(func(r *report) { r.Halted = append(r.Halted, h.Unit.String()) }) },
+		Applied:      func(event.Unit, *event.Envelope) { note(func(r *report) { r.Applied++ }) },
+		Halted:       func(h eventstore.Halt) { note(func(r *report) { r.Halted = append(r.Halted, h.Unit.String()) }) },
+		WaitsForType: func(u event.Unit, _ *event.Envelope) { note(func(r *report) { r.Waits = append(r.Waits, u.String()) }) },
 		CommitFailed: func(u event.Unit, err error) {
 			note(func(r *report) { r.CommitsFailed = append(r.CommitsFailed, u.String()) })
 		},

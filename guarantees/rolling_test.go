@@ -1,12 +1,11 @@
 package guarantees
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/keyhold/keyhold/event"
 )
 
 // TestRollingRestart takes three nodes of a program to a newer one, one after the other, under load: 100 keys, 200 commands in a second, each with an
@@ -50,6 +49,9 @@ func TestRollingRestart(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
+	// An older node that has not heard of the longer list yet passes over the first event of the new type, and is inside the next one when its commit is
+	// refused for it: once for each key.
+	f.overtaken = len(clients)
 	j := f.settle(2*time.Minute, clients, clients)
 	rows, err := f.effects()
 	if err != nil {
@@ -87,9 +89,7 @@ func TestRollingRestart(t *testing.T) {
 	f.publish(f.nodes[older[0]], 0, task{Client: clientB, Number: 2})
 	f.applied(runnerName, clientB, 2)
 	eventually(t, time.Minute, "the key waits for a newer program", func() (bool, error) {
-		var unit struct{ State string }
-		err := f.nodes[older[0]].call(t.Context(), "unit", event.Unit{Name: runnerName, Key: clientA}, &unit)
-		return unit.State == "waiting", err
+		return slices.Contains(f.nodes[older[0]].report(t).Waits, runnerOf(clientA).String()), nil
 	})
 	if waiting, err := f.numbers(runnerName, clientA); err != nil || len(waiting) != 1 {
 		t.Errorf("the older program applied %v, %v, want 1 alone", waiting, err)

@@ -1,8 +1,10 @@
 package redisserver
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -132,4 +134,27 @@ func (s *Server) Calls(ctx context.Context) (map[string]int64, error) {
 func (s *Server) ResetCalls(ctx context.Context) error {
 	_, err := s.Do(ctx, "CONFIG", "RESETSTAT")
 	return err
+}
+
+// Monitor tells of each command until ctx is done: its line, as MONITOR has it, and whether a script sent it.
+func (s *Server) Monitor(ctx context.Context, each func(line string, inScript bool)) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", s.Socket())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if _, err := c.Write([]byte("MONITOR\r\n")); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		if _, command, ok := strings.Cut(lines.Text(), "] "); ok {
+			each(command, strings.Contains(lines.Text(), " lua] "))
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(lines.Err(), errors.New("redis MONITOR ended"))
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,6 +182,49 @@ func TestCountsCalls(t *testing.T) {
 	}
 	if names, err := s.Keys(t.Context(), "*"); len(names) != 0 || err != nil {
 		t.Errorf("keys are %v, %v, want none", names, err)
+	}
+}
+
+func TestMonitorTellsWhoSends(t *testing.T) {
+	t.Parallel()
+	s := redisserver.Run(t, redisserver.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var sent, nested int
+	over := make(chan error)
+	listening := make(chan struct{})
+	go func() {
+		over <- s.Monitor(ctx, func(line string, inScript bool) {
+			switch {
+			case strings.HasPrefix(line, `"ping"`) || strings.HasPrefix(line, `"PING"`):
+				select {
+				case <-listening:
+				default:
+					close(listening)
+				}
+			case strings.Contains(line, `"INCR" "a"`) && inScript:
+				nested++
+			case strings.HasPrefix(line, `"EVAL"`) && !inScript:
+				sent++
+			case strings.Contains(line, `"last"`):
+				cancel()
+			}
+		})
+	}()
+	for ready := false; !ready; {
+		do(t, s, "PING")
+		select {
+		case <-listening:
+			ready = true
+		default:
+		}
+	}
+	for range 3 {
+		do(t, s, "EVAL", "redis.call('INCR', 'a') return redis.call('INCR', 'a')", "0")
+	}
+	do(t, s, "GET", "last")
+	if err := <-over; err != nil || sent != 3 || nested != 6 {
+		t.Errorf("%d commands were sent, %d by scripts, %v, want 3 and 6", sent, nested, err)
 	}
 }
 
