@@ -2,6 +2,10 @@ package eventstore
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 )
 
 // DecideHandler says whether an act of the kinds rename, remove and reset can be done to a handler in the state now, and what its record
@@ -32,6 +36,24 @@ func (a *Act) DecideHandler(now UnitState, inUse, taken bool) (detail string, er
 		return "forgotten, with its place in all lanes and what it set aside", nil
 	}
 	return "begins again " + a.Start.words(), nil
+}
+
+// Rebegins gives from when on a handler begins, when it is reset, in categories that another application produces. What the lanes there have now is not
+// known in this store, so it can begin with the first that its producer keeps, and in no other way.
+func (h *Handler) Rebegins(start Start) (map[string]time.Time, error) {
+	if len(h.Begins) == 0 {
+		return nil, nil
+	}
+	categories := slices.Sorted(maps.Keys(h.Begins))
+	if start.Now || !start.From.IsZero() {
+		return nil, fmt.Errorf("reset %q: another application produces %s, and this store does not know where its events are now: reset it to the oldest, or give the handler a new name and StartFrom",
+			h.Name, strings.Join(categories, ", "))
+	}
+	again := make(map[string]time.Time, len(categories))
+	for _, category := range categories {
+		again[category] = time.Time{}
+	}
+	return again, nil
 }
 
 // KeepsPlaces reports whether a handler of this kind keeps its place in its lanes when it is removed: what it decided is in the store, and must not

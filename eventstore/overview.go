@@ -28,6 +28,7 @@ type Overview struct {
 	StoreID         string
 	StartGeneration event.Generation
 	Owner           *Owner            // the process that has the store open now, of several the one that started last; nil when there is none, or it is not known
+	Owners          []Owner           // all processes that have it open, in order of start; nil where it is not known
 	Unclean         bool              // nobody has it open, and the last who had did not close it
 	Handlers        []HandlerOverview // in order of name
 	Categories      []CategoryOverview

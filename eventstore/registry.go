@@ -53,6 +53,9 @@ type Handler struct {
 	// StoreID is of the store that keeps its checkpoints when that is another one: a handler of another application that reads a category
 	// of this one. "" = this store. Another store's has no lag, no partitions and no hold on a purge here, and is never running or in use here.
 	StoreID string
+	// Begins tells, for categories that another application produces, from when on the handler begins in a lane in which it has no place yet and whose
+	// first events are not there any more; a zero time = with the first that its producer keeps. nil where it has no such category.
+	Begins map[string]time.Time
 }
 
 // HandlerKind tells handlers, entity kinds and process managers apart.
@@ -92,4 +95,8 @@ type Start struct {
 	// record kept of each lane, and at the end of a lane of which none is.
 	Now  bool
 	From time.Time
+	// Foreign: another application produces the category, so nothing is known of its lanes here. Places are where the handler begins in those that are named,
+	// unless it has a checkpoint there already; Now and From say nothing.
+	Foreign bool
+	Places  []event.Position
 }

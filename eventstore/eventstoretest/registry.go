@@ -253,6 +253,36 @@ var registry = []check{
 		f.start(eventstore.Start{Handler: "shipping", Category: "order", From: base.Add(time.Hour)})
 		f.same("checkpoint", f.checkpoint(shipping, orders), event.Sequence(1))
 	}},
+	{"in a category of another application a start is at the places named, and no other", func(f *fixture) {
+		f.commit(advance(shipping, orders, 0, 1))
+		b, c := event.Unit{Name: "shipping", Key: "b"}, event.Unit{Name: "shipping", Key: "c"}
+		f.start(eventstore.Start{Handler: "shipping", Category: "order", Foreign: true, Now: true, Places: []event.Position{
+			{Lane: orders, Sequence: 9, EventID: "e-9"}, {Lane: lane("order", "b"), Sequence: 7, EventID: "e-7"}, {Lane: lane("order", "c")},
+		}})
+		f.same("one that is there", f.checkpoint(shipping, orders), event.Sequence(1))
+		f.same("a place", f.checkpoint(b, lane("order", "b")), event.Sequence(7))
+		f.same("no place", f.checkpoint(c, lane("order", "c")), event.Sequence(0))
+		f.commit(advance(b, lane("order", "b"), 7, 8))
+		f.commit(advance(c, lane("order", "c"), 0, 1))
+	}},
+	{"from when on a handler begins with another application's events goes with its name, and is what a reset sets", func(f *fixture) {
+		abroad := declared
+		abroad.Handlers = slices.Clone(declared.Handlers)
+		abroad.Handlers[1].Begins = map[string]time.Time{"payment": base.Add(time.Millisecond)}
+		f.must(f.store.SaveRegistry(f.ctx, abroad, nil))
+		f.restart(f.crash)
+		f.same("handlers", f.loadRegistry().Handlers[1].Begins, abroad.Handlers[1].Begins)
+		f.restart(f.stop) // what runs cannot be acted on
+		again := doing(eventstore.ActReset, event.Unit{Name: "shipping"})
+		again.Start = &eventstore.Start{Now: true}
+		if _, err := f.store.Act(f.ctx, again); err == nil {
+			f.Error("reset to now, which nobody here knows where it is")
+		}
+		f.same("after a reset that was refused", f.loadRegistry().Handlers[1].Begins, abroad.Handlers[1].Begins)
+		again.Start = &eventstore.Start{}
+		f.act(again)
+		f.same("after a reset", f.loadRegistry().Handlers[1].Begins, map[string]time.Time{"payment": {}})
+	}},
 	{"a start leaves a checkpoint that is there", func(f *fixture) {
 		f.publish(f.events("order", "a", 3)...)
 		f.commit(advance(shipping, orders, 0, 1))

@@ -22,6 +22,10 @@ func (d *data) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, error) {
 	case eventstore.ActRemove:
 		d.remove(name, h.Kind.KeepsPlaces(), a)
 	case eventstore.ActReset:
+		if h.Begins, err = h.Rebegins(*a.Start); err != nil {
+			return eventstore.ActRecord{}, err
+		}
+		d.registry.handlers[name] = h
 		d.reset(h, *a.Start)
 	}
 	return a.Record(eventstore.Deed{Detail: detail}), nil

@@ -19,6 +19,7 @@ func (s *Store) Overview(ctx context.Context) (eventstore.Overview, error) {
 		o = eventstore.Overview{
 			StoreID: s.mu.storeID, StartGeneration: d.generation, Owner: &eventstore.Owner{PID: os.Getpid(), Node: s.mu.node},
 		}
+		o.Owners = []eventstore.Owner{*o.Owner}
 		for _, name := range slices.Sorted(maps.Keys(d.registry.handlers)) {
 			o.Handlers = append(o.Handlers, d.handlerOverview(d.registry.handlers[name]))
 		}

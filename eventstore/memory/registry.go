@@ -57,7 +57,7 @@ func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error)
 	})
 	for i := range out.Handlers {
 		h := &out.Handlers[i]
-		h.Categories, h.Types = slices.Clone(h.Categories), slices.Clone(h.Types)
+		h.Categories, h.Types, h.Begins = slices.Clone(h.Categories), slices.Clone(h.Types), maps.Clone(h.Begins)
 	}
 	for i := range out.Types {
 		t := &out.Types[i]
@@ -117,6 +117,14 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 
 // start gives a new subscription its checkpoints.
 func (d *data) start(s eventstore.Start) {
+	if s.Foreign {
+		for _, at := range s.Places {
+			if l := d.lane(at.Lane); at.Sequence > 0 && l.checkpoint(s.Handler).at == 0 {
+				l.pass(mark{name: s.Handler, at: at.Sequence, id: at.EventID})
+			}
+		}
+		return
+	}
 	for _, l := range d.sortedLanes(s.Category) {
 		if l.checkpoint(s.Handler).at == 0 {
 			if m := l.before(s); m.at > 0 {

@@ -193,8 +193,9 @@ func (w *work) writeState() {
 
 // A checkpoint is compared and set in one statement: what it is compared with is the newest version of the row that is set.
 const (
-	moveCheckpoint = `UPDATE keyhold_checkpoints SET sequence = $4, event_id = $5 WHERE name = $1 AND lane = $2 AND sequence = $3`
-	makeCheckpoint = `INSERT INTO keyhold_checkpoints AS c (name, lane, sequence, event_id) VALUES ($1, $2, $4, $5)
+	ofLane         = `EXISTS (SELECT 1 FROM keyhold_lanes n WHERE n.id = $2 AND n.category = $6 AND n.key = $7 AND n.lane = $8)`
+	moveCheckpoint = `UPDATE keyhold_checkpoints SET sequence = $4, event_id = $5 WHERE name = $1 AND lane = $2 AND sequence = $3 AND ` + ofLane
+	makeCheckpoint = `INSERT INTO keyhold_checkpoints AS c (name, lane, sequence, event_id) SELECT $1, $2, $4, $5 WHERE ` + ofLane + `
 		ON CONFLICT (name, lane) DO UPDATE SET sequence = excluded.sequence, event_id = excluded.event_id WHERE c.sequence = $3::bigint`
 )
 
@@ -212,7 +213,7 @@ func (w *work) writeCheckpoints() {
 		if a.From == 0 {
 			query = makeCheckpoint
 		}
-		w.script.add(query, []any{name, w.advanced[i], int64(a.From), int64(a.To), a.EventID}, func(tag pgconn.CommandTag) error {
+		w.script.add(query, append([]any{name, w.advanced[i], int64(a.From), int64(a.To), a.EventID}, laneArgs(a.Lane)...), func(tag pgconn.CommandTag) error {
 			if tag.RowsAffected() != 1 {
 				return &movedError{a}
 			}
@@ -235,15 +236,16 @@ func (w *work) draw() {
 	w.done.Tails = make([]event.Tail, len(w.grown))
 	for i := range w.grown {
 		g := &w.grown[i]
-		w.script.get(`UPDATE keyhold_lanes SET last = last + $2 WHERE id = $1 RETURNING last`, []any{g.id, int64(g.count)}, func(found bool) error {
-			if !found {
-				return fmt.Errorf("lane %s has no row any more: its number is remembered as %d", g.ref, g.id)
-			}
-			first := g.last - event.Sequence(g.count) + 1
-			w.done.Tails[i] = event.Tail{Lane: g.ref, First: first, Last: g.last}
-			w.counts.drawn(g.ref.Category, g.count, first == 1)
-			return nil
-		}, &g.last)
+		w.script.get(`UPDATE keyhold_lanes SET last = last + $2 WHERE id = $1 AND category = $3 AND key = $4 AND lane = $5 RETURNING last`,
+			append([]any{g.id, int64(g.count)}, laneArgs(g.ref)...), func(found bool) error {
+				if !found {
+					return w.lanes.forget(g.ref)
+				}
+				first := g.last - event.Sequence(g.count) + 1
+				w.done.Tails[i] = event.Tail{Lane: g.ref, First: first, Last: g.last}
+				w.counts.drawn(g.ref.Category, g.count, first == 1)
+				return nil
+			}, &g.last)
 	}
 	// Before it draws positions, the transaction says below which all of its own cannot be.
 	w.script.get(`SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared('keyhold_log'::regclass::oid::int4, last_value::bit(32)::int4)::text
@@ -298,7 +300,12 @@ func (w *work) explain(err error) error {
 	if moved, ok := errors.AsType[*movedError](err); ok {
 		a := moved.advance
 		refused := &eventstore.CheckpointError{Name: w.changes.Fence.Unit.Name, Lane: a.Lane, From: a.From}
-		if now, err := checkpoint(w.ctx, w, refused.Name, a.Lane); err == nil {
+		again := w.lanes.forget(a.Lane)
+		now, err := checkpoint(w.ctx, w, refused.Name, a.Lane)
+		if err == nil && now.Sequence == a.From {
+			return again
+		}
+		if err == nil {
 			refused.Actual = now.Sequence
 		}
 		return refused

@@ -41,13 +41,20 @@ func (c *connection) get(query string, args []any, into ...any) (found bool, err
 	return get(c.ctx, c, query, args, into...)
 }
 
-// lane gives the number of a lane, which it makes when it is not there.
-func (c *connection) lane(ref event.LaneRef) (int64, error) {
-	ids, err := c.lanes.of(c.ctx, []event.LaneRef{ref})
-	if err != nil {
+// lane gives the number that a lane has on the server of the transaction. One that is not there is made.
+func (c *connection) lane(ref event.LaneRef) (id int64, err error) {
+	const number = `SELECT id FROM keyhold_lanes WHERE category = $1 AND key = $2 AND lane = $3`
+	found, err := c.get(number, laneArgs(ref), &id)
+	if err != nil || found {
+		return id, err
+	}
+	if err := c.lanes.learn(c.ctx, []event.LaneRef{ref}); err != nil {
 		return 0, err
 	}
-	return ids[0], nil
+	if found, err = c.get(number, laneArgs(ref), &id); err == nil && !found {
+		err = fmt.Errorf("%w: lane %s was made, and is not there", eventstore.ErrTrouble, ref)
+	}
+	return id, err
 }
 
 // Every transaction that writes first takes an advisory lock that stands for the store, shared, and looks at the store's row in the statement

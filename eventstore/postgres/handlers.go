@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -136,6 +137,9 @@ func (c *connection) remove(name string, places bool, now int64) error {
 
 // reset puts a handler where a new one would begin.
 func (c *connection) reset(name string, start eventstore.Start) error {
+	if err := c.rebegin(name, start); err != nil {
+		return err
+	}
 	if err := c.run([]any{name},
 		`DELETE FROM keyhold_checkpoints c USING keyhold_subscriptions s, keyhold_lanes n
 			WHERE c.name = $1 AND s.handler = $1 AND n.category = s.category AND c.lane = n.id`,
@@ -166,6 +170,24 @@ func (c *connection) lookBehind(name, category string) error {
 		FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = $1 AND c.lane = n.id
 		WHERE n.category = $2 AND n.last > coalesce(c.sequence, 0) AND (SELECT relayed FROM keyhold_store) ORDER BY n.id
 		ON CONFLICT (lane) DO UPDATE SET due = excluded.due, gap = 0, retire = FALSE WHERE k.retire OR excluded.due < k.due`, name, category, millis(time.Now()))
+	return err
+}
+
+// rebegin puts a handler at the beginning of categories that another application produces.
+func (c *connection) rebegin(name string, start eventstore.Start) error {
+	h := eventstore.Handler{Name: name}
+	if _, err := c.get(`SELECT begins FROM keyhold_handlers WHERE name = $1`, []any{name}, list{&h.Begins}); err != nil {
+		return err
+	}
+	begins, err := h.Rebegins(start)
+	if err != nil || len(begins) == 0 {
+		return err
+	}
+	text, err := json.Marshal(begins)
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(`UPDATE keyhold_handlers SET begins = $1 WHERE name = $2`, string(text), name)
 	return err
 }
 

@@ -10,10 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 )
 
-// laneIDs knows the numbers of lanes. They never change, so nothing that is remembered is ever wrong; and what is not there yet is made in a
-// transaction of its own, on a connection that nobody holds for long.
+// laneIDs knows the numbers of lanes, and makes those that are not there yet in a transaction of its own, on a connection that nobody holds for long. On one server they
+// never change. But a server that crashed, or a standby that took over, may have lost a lane that was just made, and may give its number to another one: whoever
+// writes by a number has the statement compare the name as well, and forgets the number where that is another's.
 type laneIDs struct {
 	pool *pgxpool.Pool
 
@@ -94,6 +96,35 @@ func (l *laneIDs) keep(refs []event.LaneRef, ids []int64) {
 	for i, ref := range refs {
 		l.known[ref] = ids[i]
 	}
+}
+
+// forget has the numbers of lanes looked up anew, and gives the error of whoever went by them: it is to try again.
+func (l *laneIDs) forget(refs ...event.LaneRef) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ref := range refs {
+		delete(l.known, ref)
+	}
+	return fmt.Errorf("%w: lane %s has another number than before: the server crashed or failed over, and has lost commits", eventstore.ErrTrouble, refs[0])
+}
+
+// compare has a transaction go on only if lanes have these numbers on its server.
+func (l *laneIDs) compare(s *script, refs []event.LaneRef, ids []int64) {
+	if len(refs) == 0 {
+		return
+	}
+	var asked laneList
+	for _, ref := range refs {
+		asked.add(ref)
+	}
+	same := new(int)
+	s.get(`SELECT count(*) FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[], $5::bigint[]) AS a (i, category, key, lane, id)
+		JOIN keyhold_lanes n ON n.id = a.id AND n.category = a.category AND n.key = a.key AND n.lane = a.lane`, append(asked.args(), ids), func(bool) error {
+		if *same != len(refs) {
+			return l.forget(refs...)
+		}
+		return nil
+	}, same)
 }
 
 // learn makes lanes that are not there. Nobody needs them to be on the disk before what refers to them is, and that comes later in the log.

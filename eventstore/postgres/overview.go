@@ -31,6 +31,7 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 			}
 			for _, start := range alive { // the last one, of several
 				o.Owner, o.Unclean = &eventstore.Owner{PID: start.pid, Node: start.node}, false
+				o.Owners = append(o.Owners, *o.Owner)
 			}
 			return overview(ctx, q, &o, alive)
 		})

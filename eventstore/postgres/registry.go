@@ -54,12 +54,12 @@ func loadCategories(ctx context.Context, q queryer) (found []eventstore.Category
 }
 
 func loadHandlers(ctx context.Context, q queryer) (found []eventstore.Handler, err error) {
-	err = each(ctx, q, `SELECT h.name, h.kind, h.types, h.sequential, h.since, h.seen, h.store_id,
+	err = each(ctx, q, `SELECT h.name, h.kind, h.types, h.sequential, h.since, h.seen, h.store_id, h.begins,
 			coalesce((SELECT json_agg(s.category ORDER BY s.ordinal) FROM keyhold_subscriptions s WHERE s.handler = h.name), '[]')::text
 			FROM keyhold_handlers h ORDER BY h.name`, nil, func(row rows) error {
 		var h eventstore.Handler
 		var ms int64
-		err := row.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Categories})
+		err := row.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Begins}, list{&h.Categories})
 		h.Since = fromMillis(ms)
 		found = append(found, h)
 		return err
@@ -83,7 +83,7 @@ func revision(ctx context.Context, q queryer) (n uint64, err error) {
 	return n, err
 }
 
-// list is a column with a JSON array.
+// list is a column with a JSON array or object.
 type list struct{ into any }
 
 // Scan implements [sql.Scanner].
@@ -201,10 +201,14 @@ func (c *connection) saveHandler(s *script, h *eventstore.Handler) error {
 	if err != nil {
 		return err
 	}
-	s.add(`INSERT INTO keyhold_handlers AS h (name, kind, types, sequential, since, seen, store_id) VALUES ($1, $2, $3, $4, $5, $6, $7)
+	begins, err := json.Marshal(h.Begins)
+	if err != nil {
+		return err
+	}
+	s.add(`INSERT INTO keyhold_handlers AS h (name, kind, types, sequential, since, seen, store_id, begins) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (name) DO UPDATE SET kind = excluded.kind, types = excluded.types, sequential = excluded.sequential, since = excluded.since,
-			seen = greatest(h.seen, excluded.seen), store_id = excluded.store_id`,
-		[]any{h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), int64(c.generation), h.StoreID}, nil)
+			seen = greatest(h.seen, excluded.seen), store_id = excluded.store_id, begins = excluded.begins`,
+		[]any{h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), int64(c.generation), h.StoreID, string(begins)}, nil)
 	s.add(`INSERT INTO keyhold_seen (name, generation) VALUES ($1, $2) ON CONFLICT DO NOTHING`, []any{h.Name, int64(c.generation)}, nil)
 	s.add(`DELETE FROM keyhold_subscriptions WHERE handler = $1`, []any{h.Name}, nil)
 	for i, category := range h.Categories {
@@ -215,6 +219,9 @@ func (c *connection) saveHandler(s *script, h *eventstore.Handler) error {
 
 // startAt gives a new subscription a checkpoint in each lane of its category where it has none.
 func (c *connection) startAt(s *eventstore.Start) error {
+	if s.Foreign {
+		return c.placeAt(s)
+	}
 	type lane struct {
 		id int64
 		at event.Sequence
@@ -251,6 +258,29 @@ func (c *connection) startAt(s *eventstore.Start) error {
 			return err
 		}
 		c.counts.placed(s.Handler, s.Category, int64(l.at))
+	}
+	return nil
+}
+
+// placeAt gives a new subscription to a category of another application the checkpoints that are named.
+func (c *connection) placeAt(s *eventstore.Start) error {
+	refs := make([]event.LaneRef, len(s.Places))
+	for i := range s.Places {
+		refs[i] = s.Places[i].Lane
+	}
+	ids, err := c.lanes.of(c.ctx, refs)
+	if err != nil {
+		return err
+	}
+	for i, at := range s.Places {
+		placed, err := c.get(`INSERT INTO keyhold_checkpoints (name, lane, sequence, event_id) SELECT $1, $2, $3, $4 WHERE $3::bigint > 0
+			ON CONFLICT DO NOTHING RETURNING 1`, []any{s.Handler, ids[i], int64(at.Sequence), at.EventID}, new(int))
+		if err != nil {
+			return err
+		}
+		if placed {
+			c.counts.placed(s.Handler, s.Category, int64(at.Sequence))
+		}
 	}
 	return nil
 }

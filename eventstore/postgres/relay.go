@@ -144,6 +144,7 @@ func (s *Store) NotePublished(ctx context.Context, held []eventstore.PartFence, 
 			return err
 		}
 		var note script
+		c.lanes.compare(&note, lanes, ids)
 		for i := range notes {
 			n, last := &notes[i], new(event.Sequence)
 			note.get(`SELECT last FROM keyhold_lanes WHERE id = $1`, []any{ids[i]}, func(bool) error {
@@ -173,6 +174,7 @@ func (s *Store) SetLooks(ctx context.Context, held []eventstore.PartFence, looks
 			return err
 		}
 		var set script
+		c.lanes.compare(&set, lanes, ids)
 		for i := range looks {
 			k := &looks[i]
 			const unmoved = `coalesce((SELECT through FROM keyhold_published WHERE lane = $1), 0) <= $2`

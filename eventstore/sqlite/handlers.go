@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 
 	"github.com/keyhold/keyhold/event"
@@ -154,6 +155,9 @@ func (c *connection) remove(name string, places bool, now int64) error {
 
 // reset puts a handler where a new one would begin.
 func (c *connection) reset(name string, start eventstore.Start) error {
+	if err := c.rebegin(name, start); err != nil {
+		return err
+	}
 	if err := c.run([]any{name},
 		`DELETE FROM keyhold_checkpoints WHERE name = ?1 AND lane IN
 			(SELECT n.id FROM keyhold_subscriptions s CROSS JOIN keyhold_lanes n ON n.category = s.category WHERE s.handler = ?1)`,
@@ -177,6 +181,24 @@ func (c *connection) reset(name string, start eventstore.Start) error {
 		}
 	}
 	return c.resum(name)
+}
+
+// rebegin puts a handler at the beginning of categories that another application produces.
+func (c *connection) rebegin(name string, start eventstore.Start) error {
+	h := eventstore.Handler{Name: name}
+	if _, err := c.get(`SELECT begins FROM keyhold_handlers WHERE name = ?`, []any{name}, list{&h.Begins}); err != nil {
+		return err
+	}
+	begins, err := h.Rebegins(start)
+	if err != nil || len(begins) == 0 {
+		return err
+	}
+	text, err := json.Marshal(begins)
+	if err != nil {
+		return err
+	}
+	_, err = c.exec(`UPDATE keyhold_handlers SET begins = ? WHERE name = ?`, string(text), name)
+	return err
 }
 
 // run runs statements that have the same arguments.

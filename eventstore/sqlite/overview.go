@@ -32,6 +32,9 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 				return unknown
 			}
 			o.Owner, o.Unclean = owner, owner == nil && unknown == nil && !clean
+			if owner != nil {
+				o.Owners = []eventstore.Owner{*owner}
+			}
 			return overview(ctx, q, &o)
 		})
 	})

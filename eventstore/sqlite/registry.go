@@ -55,12 +55,12 @@ func loadCategories(ctx context.Context, q queryer) (found []eventstore.Category
 }
 
 func loadHandlers(ctx context.Context, q queryer) (found []eventstore.Handler, err error) {
-	err = each(ctx, q, `SELECT name, kind, types, sequential, since, seen, store_id,
+	err = each(ctx, q, `SELECT name, kind, types, sequential, since, seen, store_id, begins,
 			(SELECT json_group_array(category ORDER BY ordinal) FROM keyhold_subscriptions WHERE handler = name)
 			FROM keyhold_handlers ORDER BY name`, nil, func(rows *sql.Rows) error {
 		var h eventstore.Handler
 		var ms int64
-		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Categories})
+		err := rows.Scan(&h.Name, &h.Kind, list{&h.Types}, &h.Sequential, &ms, &h.Seen, &h.StoreID, list{&h.Begins}, list{&h.Categories})
 		h.Since = fromMillis(ms)
 		found = append(found, h)
 		return err
@@ -84,7 +84,7 @@ func revision(ctx context.Context, q queryer) (n uint64, err error) {
 	return n, err
 }
 
-// list is a column with a JSON array.
+// list is a column with a JSON array or object.
 type list struct{ into any }
 
 // Scan implements [sql.Scanner].
@@ -199,8 +199,12 @@ func (c *connection) saveHandler(h *eventstore.Handler) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since, seen, store_id) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), c.generation, h.StoreID); err != nil {
+	begins, err := json.Marshal(h.Begins)
+	if err != nil {
+		return err
+	}
+	if _, err := c.exec(`INSERT OR REPLACE INTO keyhold_handlers (name, kind, types, sequential, since, seen, store_id, begins) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		h.Name, string(h.Kind), string(types), h.Sequential, millis(h.Since), c.generation, h.StoreID, string(begins)); err != nil {
 		return err
 	}
 	if _, err := c.exec(`DELETE FROM keyhold_subscriptions WHERE handler = ?`, h.Name); err != nil {
@@ -216,6 +220,9 @@ func (c *connection) saveHandler(h *eventstore.Handler) error {
 
 // startAt gives a new subscription a checkpoint in each lane of its category where it has none.
 func (c *connection) startAt(s *eventstore.Start) error {
+	if s.Foreign {
+		return c.placeAt(s)
+	}
 	type lane struct {
 		id int64
 		at event.Sequence
@@ -252,6 +259,28 @@ func (c *connection) startAt(s *eventstore.Start) error {
 			return err
 		}
 		c.counts.placed(s.Handler, s.Category, int64(l.at))
+	}
+	return nil
+}
+
+// placeAt gives a new subscription to a category of another application the checkpoints that are named.
+func (c *connection) placeAt(s *eventstore.Start) error {
+	for _, at := range s.Places {
+		now, err := checkpoint(noContext, c, s.Handler, at.Lane)
+		if err != nil {
+			return err
+		}
+		if now.Sequence > 0 || at.Sequence == 0 {
+			continue
+		}
+		lane, err := c.lane(at.Lane)
+		if err != nil {
+			return err
+		}
+		if err := c.setCheckpoint(s.Handler, lane.id, at.Sequence, at.EventID); err != nil {
+			return err
+		}
+		c.counts.placed(s.Handler, s.Category, int64(at.Sequence))
 	}
 	return nil
 }

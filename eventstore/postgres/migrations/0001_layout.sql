@@ -221,7 +221,8 @@ CREATE TABLE keyhold_handlers (
   sequential boolean NOT NULL,
   since      bigint  NOT NULL,
   seen       bigint  NOT NULL, -- the start generation in which it was saved last
-  store_id   text    COLLATE "C" NOT NULL DEFAULT '' -- of the store that keeps its checkpoints; '': this one
+  store_id   text    COLLATE "C" NOT NULL DEFAULT '', -- of the store that keeps its checkpoints; '': this one
+  begins     text    NOT NULL DEFAULT 'null' -- JSON object: from when on it begins in categories that another application produces
 );
 
 -- Which starts saved which handlers.

@@ -10,6 +10,8 @@ ALTER TABLE keyhold_lanes ADD COLUMN published INTEGER NOT NULL DEFAULT 0; -- th
 
 -- The store that keeps a handler's checkpoints; '': this one.
 ALTER TABLE keyhold_handlers ADD COLUMN store_id TEXT NOT NULL DEFAULT '';
+-- JSON object: from when on it begins in categories that another application produces.
+ALTER TABLE keyhold_handlers ADD COLUMN begins TEXT NOT NULL DEFAULT 'null';
 ALTER TABLE keyhold_subscriptions ADD COLUMN own INTEGER NOT NULL DEFAULT 1; -- 0: of a handler whose checkpoints another store keeps
 
 -- Lanes whose last sequence is above what is noted as published.
