@@ -8,6 +8,8 @@ MODULES := tools bench# beside the root; what users import must not inherit thei
 each-module = for m in $(MODULES); do (cd $$m && set -x && $(1)) || exit 1; done
 TIMEOUT ?= 8m
 FUZZTIME ?= 5s
+TRANSPORT ?= local# or redis
+STORE ?= sqlite# or postgres
 
 .DEFAULT_GOAL := help
 .PHONY: help build services test demo record-release lint generate vuln fuzz bench cover clean
@@ -40,8 +42,8 @@ test: cc services ## the whole suite, with the race detector, in random order (t
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
 	@$(call each-module,go test -count=1 ./...)
 
-demo: ## the example application: processes killed and started, nothing lost, nothing twice
-	go run ./examples/orders/demo
+demo: ## the example shop, killed and counted: make demo; with three processes: make demo TRANSPORT=redis STORE=postgres
+	go run ./examples/orders/demo -transport $(TRANSPORT) -store $(STORE) $(ARGS)
 
 record-release: ## what the example has stored, for all releases to come to be tested with: make record-release RELEASE=2
 	@test -n "$(RELEASE)" || { echo "which release? make record-release RELEASE=2"; exit 1; }

@@ -12,6 +12,7 @@ import (
 // outcome is what came of one order: placed and, where the client pays, paid; or why not.
 type outcome struct {
 	order order
+	lost  int // asks that the killed process did not answer any more
 	err   error
 }
 
@@ -21,8 +22,8 @@ type askers struct {
 	outcomes chan outcome // one for each order
 }
 
-// startAskers has n askers place orders through p.
-func startAskers(ctx context.Context, p *process, orders []order, n int) (*askers, error) {
+// startAskers has n askers place orders through the processes in turn.
+func startAskers(ctx context.Context, f *fleet, orders []order, n int) (*askers, error) {
 	a := &askers{outcomes: make(chan outcome, len(orders))}
 	if err := a.group.Start(ctx); err != nil {
 		return nil, err
@@ -35,7 +36,8 @@ func startAskers(ctx context.Context, p *process, orders []order, n int) (*asker
 	for range n {
 		a.group.Go(func(ctx context.Context) {
 			for o := range next {
-				a.outcomes <- outcome{o, placeAndPay(ctx, p, o)}
+				lost, err := placeAndPay(ctx, f, o)
+				a.outcomes <- outcome{o, lost, err}
 			}
 		})
 	}
@@ -58,26 +60,39 @@ func (a *askers) next(ctx context.Context) (outcome, error) {
 
 func (a *askers) stop(ctx context.Context) error { return a.group.Stop(ctx) }
 
-func placeAndPay(ctx context.Context, p *process, o order) error {
-	if err := ask(ctx, p, call{Verb: place, Order: o}); err != nil || !o.Paid {
-		return err
+func placeAndPay(ctx context.Context, f *fleet, o order) (lost int, err error) {
+	if lost, err = ask(ctx, f, call{Verb: place, Order: o}); err != nil || !o.Paid {
+		return lost, err
 	}
-	return ask(ctx, p, call{Verb: pay, Order: o})
+	more, err := ask(ctx, f, call{Verb: pay, Order: o})
+	return lost + more, err
 }
 
-// ask asks again while the worker says that nothing was done and that it may go better.
-func ask(ctx context.Context, p *process, c call) error {
-	const tries, pause = 20, 50 * time.Millisecond
-	for range tries {
-		a, err := p.call(ctx, c)
-		if err == nil || !a.Again {
-			return err
+const pause = 50 * time.Millisecond
+
+// ask asks one process after the other: while the answer is that nothing was done and that it may go better, since another process has what is
+// asked, for instance; and where there is no answer any more, which the command id makes safe. It gives how many had no answer.
+func ask(ctx context.Context, f *fleet, c call) (lost int, err error) {
+	for deadline := time.Now().Add(patience); ; {
+		p := f.any()
+		if p == nil {
+			return lost, errGone
 		}
-		if err := wait(ctx, pause); err != nil {
-			return err
+		a, err := p.call(ctx, c)
+		switch {
+		case errors.Is(err, errLost):
+			lost++
+		case errors.Is(err, errGone):
+		case err == nil || !a.Again:
+			return lost, err
+		case time.Now().After(deadline):
+			return lost, fmt.Errorf("%s order %s: refused for %s: %w", c.Verb, c.Order.ID, patience, err)
+		default:
+			if err := wait(ctx, pause); err != nil {
+				return lost, err
+			}
 		}
 	}
-	return fmt.Errorf("%s order %s: refused %d times", c.Verb, c.Order.ID, tries)
 }
 
 // unanswered reports whether an error leaves open if the order is placed, or says that it was not even asked for.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,11 +42,12 @@ func TestTheStoryEndsWellAndTheCountingWouldNoticeOtherwise(t *testing.T) {
 	var story strings.Builder
 	s := newScript(p, dir, &screen{out: &story})
 	f, faults, err := s.run(t.Context())
+	err = errors.Join(err, s.close())
 	t.Log(story.String())
 	if err != nil || len(faults) > 0 {
 		t.Fatalf("%v %q", err, faults)
 	}
-	if f != (figures{Placed: 200, Shipped: 200, Parallel: f.Parallel, Halted: 1, Resumed: 1}) || f.Parallel < p.Parallel || f.Parallel > p.Clients {
+	if f != (figures{Placed: 200, Shipped: 200, Parallel: f.Parallel, Halted: 1, Resumed: 1, Processes: 1}) || f.Parallel < p.Parallel || f.Parallel > p.Clients {
 		t.Errorf("figures: %s", f)
 	}
 	if strings.ContainsAny(story.String(), "\r\x1b") {
@@ -85,7 +87,7 @@ func TestTheStoryEndsWellAndTheCountingWouldNoticeOtherwise(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.spoil(t, spoilt)
-			e, err := gather(t.Context(), spoilt)
+			e, err := gather(t.Context(), at{DB: databaseIn(spoilt)}, spoilt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestADirectoryOfItsOwnGoesWhenAllIsWell(t *testing.T) {
 		{wrong, true, []string{"lost is 1, not 0"}, 1, strings.Replace(well, "PASS", "FAIL", 1), true},
 	} {
 		var out strings.Builder
-		code := conclude(f, c.faults, time.Second, c.dir, c.own, &screen{out: &out})
+		code := conclude(plan{}, f, c.faults, time.Second, c.dir, c.own, &screen{out: &out})
 		_, err := os.Stat(c.dir)
 		if code != c.code || lastLine(out.String()) != c.last || (err == nil) != c.there {
 			t.Errorf("exit code %d, directory %v:\n%s", code, err, out.String())
@@ -180,16 +182,16 @@ func overlap(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	last := marks[len(marks)-1]
-	m, err := openMarker(marksIn(dir), last.Life)
+	m, err := openMarker(marksIn(dir), last.by())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
 	for _, k := range []mark{
-		{Enter: true, Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 8},
-		{Enter: true, Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 9},
-		{Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 8},
-		{Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 9},
+		{Enter: true, Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 8, Generation: last.Generation},
+		{Enter: true, Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 9, Generation: last.Generation},
+		{Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 8, Generation: last.Generation},
+		{Client: last.Client, Order: last.Order, Event: last.Event, Seq: last.Seq, Attempt: 9, Generation: last.Generation},
 	} {
 		if err := m.put(k); err != nil {
 			t.Fatal(err)
@@ -201,12 +203,12 @@ func overlap(t *testing.T, dir string) {
 func TestAWorkerEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, err := openMarker(marksIn(dir), 1)
+	m, err := openMarker(marksIn(dir), incarnation{1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
-	if err := newWorker(dir, "", m, io.Discard).run(t.Context(), strings.NewReader("")); err != nil {
+	if err := newWorker(alone(dir, 1), m, io.Discard).run(t.Context(), strings.NewReader("")); err != nil {
 		t.Error(err)
 	}
 }
@@ -214,12 +216,12 @@ func TestAWorkerEndsWithItsInput(t *testing.T) {
 func TestAWorkerRefusesWhatIsNoCall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m, err := openMarker(marksIn(dir), 1)
+	m, err := openMarker(marksIn(dir), incarnation{1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.close()
-	if err := newWorker(dir, "", m, io.Discard).run(t.Context(), strings.NewReader("hello\n")); err == nil {
+	if err := newWorker(alone(dir, 1), m, io.Discard).run(t.Context(), strings.NewReader("hello\n")); err == nil {
 		t.Error("took it")
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/examples/orders"
 )
 
@@ -27,6 +28,7 @@ type placedEvent struct {
 	Order  string
 	Client string
 	Seq    uint64 // in the lane of the client: the order of commits
+	Time   time.Time
 }
 
 type shipment struct {
@@ -36,9 +38,9 @@ type shipment struct {
 
 type clientRow struct{ Orders, Paid int }
 
-// gather reads the store and the marks in dir.
-func gather(ctx context.Context, dir string) (e evidence, err error) {
-	store := sqlite.Open(databaseIn(dir))
+// gather reads the store, and the marks in dir.
+func gather(ctx context.Context, at at, dir string) (e evidence, err error) {
+	store := at.store()
 	if _, err := store.Start(ctx, eventstore.StartOptions{Node: "orders demo", NoMigrate: true}); err != nil {
 		return e, err
 	}
@@ -54,6 +56,15 @@ func gather(ctx context.Context, dir string) (e evidence, err error) {
 	}
 	e.Marks, err = readMarksFile(marksIn(dir))
 	return e, err
+}
+
+// keep writes it down, for whoever looks for what went wrong when the database is gone.
+func (e *evidence) keep(dir string) error {
+	text, err := json.MarshalIndent(e, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(evidenceIn(dir), text, 0o644)
 }
 
 // readLog reads the events of all orders through the store's port.
@@ -74,7 +85,7 @@ func (e *evidence) readLog(ctx context.Context, store eventstore.Streams) error 
 				if err := json.Unmarshal(env.Data, &placed); err != nil {
 					return fmt.Errorf("event %s: %w", env.ID, err)
 				}
-				e.Placed = append(e.Placed, placedEvent{placed.OrderID, env.Key, uint64(env.Sequence)})
+				e.Placed = append(e.Placed, placedEvent{placed.OrderID, env.Key, uint64(env.Sequence), env.Time})
 			case "order.paid":
 				e.Paid[env.Key]++
 			}
@@ -82,7 +93,7 @@ func (e *evidence) readLog(ctx context.Context, store eventstore.Streams) error 
 	}
 }
 
-func (e *evidence) readTables(ctx context.Context, store *sqlite.Store) error {
+func (e *evidence) readTables(ctx context.Context, store storage) error {
 	rows, err := store.Reader().QueryContext(ctx, `SELECT order_id, client_id FROM shipments ORDER BY id`)
 	if err != nil {
 		return err

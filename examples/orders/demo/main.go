@@ -20,10 +20,18 @@ func main() {
 	flag.IntVar(&p.Orders, "orders", 2000, "orders that are placed")
 	flag.IntVar(&p.Clients, "clients", 50, "clients that place them")
 	flag.Uint64Var(&p.Seed, "seed", 1, "of the mix of orders")
+	transport := flag.String("transport", "local", "local, or redis: a server is started for the demo")
+	store := flag.String("store", "sqlite", "sqlite, or postgres, with redis: a server is started for the demo")
+	flag.BoolVar(&p.Stay, "stay", false, "keep these servers at the end, until Ctrl-C")
 	dir := flag.String("dir", "", "existing, empty `directory` for database, marks and log, which is kept; default: a temporary one")
 	flag.Parse()
 	p.Parallel = min(8, p.Clients/2)
-	os.Exit(demo(p, *dir, newScreen(os.Stdout)))
+	screen := newScreen(os.Stdout)
+	if err := p.choose(*transport, *store); err != nil {
+		screen.say("%v", err)
+		os.Exit(2)
+	}
+	os.Exit(demo(p, *dir, screen))
 }
 
 // limit is the longest that the demo may take.
@@ -31,9 +39,9 @@ const limit = 3 * time.Minute
 
 // demo runs the script and gives the exit code.
 func demo(p plan, dir string, s *screen) int {
-	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	interrupted, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+	ctx, cancel := context.WithTimeoutCause(interrupted, limit, fmt.Errorf("not done after %s", limit))
 	defer cancel()
 
 	own, err := room(p, &dir)
@@ -44,14 +52,31 @@ func demo(p plan, dir string, s *screen) int {
 	}
 	introduce(p, dir, own, s)
 	began := time.Now()
-	f, faults, err := newScript(p, dir, s).run(ctx)
+	story := newScript(p, dir, s)
+	f, faults, err := story.run(ctx)
+	took := time.Since(began)
+	if p.Stay && err == nil && p.Redis {
+		s.say("\nThe servers stay until Ctrl-C.")
+		<-interrupted.Done()
+	}
+	if failed := story.close(); err == nil {
+		err = failed
+	}
 	if err != nil {
 		s.say("\nWRONG: the demo broke off: %v", err)
-		s.say("kept for a look: %s (orders.db, marks.jsonl, worker.log)", dir)
+		s.say("kept for a look: %s (%s)", dir, p.left())
 		s.say("orders demo: FAIL")
 		return 1
 	}
-	return conclude(f, faults, time.Since(began), dir, own, s)
+	return conclude(p, f, faults, took, dir, own, s)
+}
+
+// left says what files there are to look at.
+func (p plan) left() string {
+	if p.Postgres {
+		return "evidence.json, if it was counted; marks.jsonl, worker.log"
+	}
+	return "orders.db, marks.jsonl, worker.log"
 }
 
 // room checks the plan and gives it a directory: a temporary one, which is the demo's own, unless one is named.
@@ -73,9 +98,22 @@ func room(p plan, dir *string) (own bool, err error) {
 func introduce(p plan, dir string, own bool, s *screen) {
 	s.say("Keyhold, the orders demo")
 	s.say("")
-	s.say("%d clients place %s orders. Shipping takes each client's orders one at a time, in the order in which they", p.Clients, thousands(p.Orders))
-	s.say("were placed, and many clients at once. One carrier refuses an order, which halts its client. Halfway, the")
-	s.say("process is killed with SIGKILL and started again. At the end everything is counted.")
+	const shipping = "Shipping takes each client's orders one at a time, in the order in which they were placed, and many clients at once."
+	const halt = "One carrier refuses an order, which halts its client."
+	const count = "At the end everything is counted."
+	switch {
+	case p.processes() > 1:
+		s.tell("%d clients place %s orders with an application that runs in %d processes, on a Redis and a PostgreSQL that are started for this demo. %s %s"+
+			" Halfway, one process is killed with SIGKILL: the others take over what it had, and then it is started again. %s",
+			p.Clients, thousands(p.Orders), p.processes(), shipping, halt, count)
+	case p.Redis:
+		s.tell("%d clients place %s orders. The application runs in one process, since a SQLite file belongs to one at a time; its events and leases go "+
+			"through a Redis that is started for this demo. For several processes choose STORE=postgres. %s %s Halfway, the process is killed with SIGKILL and started again. %s",
+			p.Clients, thousands(p.Orders), shipping, halt, count)
+	default:
+		s.tell("%d clients place %s orders. %s %s Halfway, the process is killed with SIGKILL and started again. %s",
+			p.Clients, thousands(p.Orders), shipping, halt, count)
+	}
 	s.say("")
 	after := "kept"
 	if own {
@@ -86,8 +124,8 @@ func introduce(p plan, dir string, own bool, s *screen) {
 
 // conclude shows the figures and what is wrong with them, and gives the exit code. Where nothing is wrong, a directory of the
 // demo's own goes.
-func conclude(f figures, faults []string, took time.Duration, dir string, own bool, s *screen) int {
-	s.table([][3]string{
+func conclude(p plan, f figures, faults []string, took time.Duration, dir string, own bool, s *screen) int {
+	rows := [][3]string{
 		{"placed", thousands(f.Placed), "orders in the event log"},
 		{"shipped", thousands(f.Shipped), "rows in the table shipments"},
 		{"lost", thousands(f.Lost), "placed, but not shipped"},
@@ -97,8 +135,19 @@ func conclude(f figures, faults []string, took time.Duration, dir string, own bo
 		{"parallel", thousands(f.Parallel), "clients inside shipping at the same moment, at most"},
 		{"halted", thousands(f.Halted), "clients still halted after the kill and the new start"},
 		{"resumed", thousands(f.Resumed), "of these, resumed and through"},
-		{"seconds", strconv.FormatFloat(took.Seconds(), 'f', 1, 64), "from first to last"},
-	})
+	}
+	if p.Redis {
+		rows = append(rows,
+			[3]string{"processes", thousands(f.Processes), "that shipped"},
+			[3]string{"failover", thousands(int(f.Failover.Max.Milliseconds())), fmt.Sprintf("ms at most (median %s), from the signal until shipping goes on for a",
+				thousands(int(f.Failover.Median.Milliseconds())))},
+			[3]string{"", "", fmt.Sprintf("client that the process had, of %d; a lease and a heartbeat: %s", f.Failover.Clients, thousands(int((ttl + heartbeat).Milliseconds())))},
+		)
+	}
+	if f.Late > 0 {
+		rows = append(rows, [3]string{"late", thousands(f.Late), "entered shipping when another process was owner already; could commit nothing"})
+	}
+	s.table(append(rows, [3]string{"seconds", strconv.FormatFloat(took.Seconds(), 'f', 1, 64), "from first to last"}))
 	s.say("")
 	const most = 20
 	for i, fault := range faults {
@@ -109,7 +158,7 @@ func conclude(f figures, faults []string, took time.Duration, dir string, own bo
 		s.say("WRONG: %s", fault)
 	}
 	if len(faults) > 0 {
-		s.say("kept for a look: %s (orders.db, marks.jsonl, worker.log)", dir)
+		s.say("kept for a look: %s (%s)", dir, p.left())
 		s.say("orders demo: FAIL %s", f)
 		return 1
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/keyhold/keyhold/event"
 )
 
 func TestMarksOfSeveralLivesComeBackInOrder(t *testing.T) {
@@ -16,16 +18,16 @@ func TestMarksOfSeveralLivesComeBackInOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "marks")
 	var want []mark
 	for life := 1; life <= 3; life++ {
-		m, err := openMarker(path, life)
+		m, err := openMarker(path, incarnation{4 - life, life})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, enter := range []bool{true, false} {
-			k := mark{Enter: enter, Client: "client-01", Order: "o-1", Event: "e-1", Seq: 7, Attempt: life}
+			k := mark{MS: int64(life), Enter: enter, Generation: 5, Client: "client-01", Order: "o-1", Event: "e-1", Seq: 7, Attempt: life}
 			if err := m.put(k); err != nil {
 				t.Fatal(err)
 			}
-			k.Life = life
+			k.Process, k.Life = 4-life, life
 			want = append(want, k)
 		}
 		if err := m.close(); err != nil {
@@ -45,7 +47,7 @@ func TestMarksWrittenAtOnceStayWhole(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 200
 	path := filepath.Join(t.TempDir(), "marks")
-	m, err := openMarker(path, 1)
+	m, err := openMarker(path, incarnation{1, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestMarksWrittenAtOnceStayWhole(t *testing.T) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				k := mark{Enter: true, Client: fmt.Sprint(w), Order: strings.Repeat("o", i), Event: fmt.Sprint(i), Seq: uint64(i + 1)}
+				k := mark{Enter: true, Generation: 1, Client: fmt.Sprint(w), Order: strings.Repeat("o", i), Event: fmt.Sprint(i), Seq: uint64(i + 1)}
 				if err := m.put(k); err != nil {
 					t.Error(err)
 				}
@@ -72,13 +74,16 @@ func TestMarksWrittenAtOnceStayWhole(t *testing.T) {
 
 func TestEvidenceThatCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel()
-	const good = `{"life":1,"enter":true,"client":"c","order":"o","event":"e","seq":1,"attempt":1}` + "\n"
+	const good = `{"process":1,"life":1,"generation":1,"enter":true,"client":"c","order":"o","event":"e","seq":1,"attempt":1}` + "\n"
 	for name, text := range map[string]string{
 		"a line cut off":   good + good[:20],
 		"two lines in one": good[:20] + good,
-		"no client":        good + `{"life":1,"enter":true,"order":"o","event":"e","seq":1}`,
-		"no life":          `{"client":"c","event":"e","seq":1}`,
-		"no sequence":      `{"life":1,"client":"c","event":"e"}`,
+		"no client":        good + `{"process":1,"life":1,"generation":1,"enter":true,"order":"o","event":"e","seq":1}`,
+		"no life":          `{"process":1,"generation":1,"client":"c","event":"e","seq":1}`,
+		"no sequence":      `{"process":1,"life":1,"generation":1,"client":"c","event":"e"}`,
+		"no process":       `{"life":1,"generation":1,"client":"c","event":"e","seq":1}`,
+		"no generation":    `{"process":1,"life":1,"client":"c","event":"e","seq":1}`,
+		"killed, but who":  `{"life":1,"killed":true}`,
 		"an empty line":    good + "\n" + good,
 	} {
 		if marks, err := readMarks(strings.NewReader(text)); err == nil {
@@ -88,14 +93,16 @@ func TestEvidenceThatCannotBeReadIsRefused(t *testing.T) {
 }
 
 func FuzzReadMarks(f *testing.F) {
-	f.Add([]byte(`{"life":1,"enter":true,"client":"c","order":"o","event":"e","seq":1,"attempt":1}` + "\n"))
+	f.Add([]byte(`{"process":1,"life":1,"generation":1,"enter":true,"client":"c","order":"o","event":"e","seq":1,"attempt":1}` + "\n"))
+	f.Add([]byte(`{"process":2,"life":1,"ms":7,"killed":true}` + "\n"))
 	f.Add([]byte("{}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		marks, err := readMarks(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
-		replay(marks)
+		follow(marks)
+		measure(evidence{Marks: marks}, event.Unit{})
 		var again []byte
 		for _, m := range marks {
 			again = append(again, line(m)...)

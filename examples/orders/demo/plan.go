@@ -13,6 +13,9 @@ type plan struct {
 	Askers   int // orders being asked for at once
 	Parallel int // clients that must have been in shipping at once
 	Seed     uint64
+	Redis    bool // the transport; else local
+	Postgres bool // the store; else SQLite
+	Stay     bool // servers do, until a signal
 }
 
 // paidEvery: one order in so many is paid.

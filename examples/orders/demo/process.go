@@ -23,6 +23,7 @@ var (
 
 // process is the child that runs the application, as its parent sees it. Methods may be called concurrently.
 type process struct {
+	incarnation
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	reading lifecycle.Loop
@@ -39,7 +40,7 @@ type process struct {
 
 // startProcess runs this very program as a worker, and returns when its application is started. When ctx ends, the process
 // is killed.
-func startProcess(ctx context.Context, dir string, life int, refuses string) (*process, error) {
+func startProcess(ctx context.Context, dir string, r role) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func startProcess(ctx context.Context, dir string, life int, refuses string) (*p
 		return nil, err
 	}
 	defer log.Close() // the child has its own
-	cmd := exec.CommandContext(ctx, self, workerArgs(dir, life, refuses)...)
+	cmd := exec.CommandContext(ctx, self, r.args(dir)...)
 	cmd.Stderr = log
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -62,7 +63,7 @@ func startProcess(ctx context.Context, dir string, life int, refuses string) (*p
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, in: in, up: make(chan struct{}), gone: make(chan struct{})}
+	p := &process{incarnation: r.incarnation, cmd: cmd, in: in, up: make(chan struct{}), gone: make(chan struct{})}
 	p.mu.waiting = map[uint64]chan answer{}
 	// Reading ends with the process, never before it: its end is learned there.
 	if err := p.reading.Start(context.WithoutCancel(ctx), func(context.Context) { p.read(out) }); err != nil {
@@ -73,6 +74,15 @@ func startProcess(ctx context.Context, dir string, life int, refuses string) (*p
 		return p, nil
 	case <-p.gone:
 		return nil, fmt.Errorf("the worker process did not start (%w): see %s", p.err, logIn(dir))
+	}
+}
+
+func (p *process) runs() bool {
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -117,10 +127,8 @@ func (p *process) expect() (uint64, chan answer) {
 
 // call has the worker do something and waits for the answer. An error is errGone, errLost, or what the worker says.
 func (p *process) call(ctx context.Context, c call) (answer, error) {
-	select {
-	case <-p.gone:
+	if !p.runs() {
 		return answer{}, errGone
-	default:
 	}
 	var reply chan answer
 	c.ID, reply = p.expect()

@@ -7,10 +7,15 @@ import (
 	"testing"
 )
 
+// alone is the one process of a plan without servers.
+func alone(dir string, life int) role {
+	return role{at: at{DB: databaseIn(dir)}, incarnation: incarnation{1, life}}
+}
+
 func TestAnAskWhoseProcessIsKilledIsSafeToAskAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := startProcess(t.Context(), dir, 1, "")
+	first, err := startProcess(t.Context(), dir, alone(dir, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +30,7 @@ func TestAnAskWhoseProcessIsKilledIsSafeToAskAgain(t *testing.T) {
 		t.Errorf("a call to a dead process: %v", err)
 	}
 
-	second, err := startProcess(t.Context(), dir, 2, "")
+	second, err := startProcess(t.Context(), dir, alone(dir, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +43,7 @@ func TestAnAskWhoseProcessIsKilledIsSafeToAskAgain(t *testing.T) {
 	if err := second.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e, err := gather(t.Context(), dir)
+	e, err := gather(t.Context(), at{DB: databaseIn(dir)}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,7 @@ func TestAProcessThatDoesNotStartSaysWhereToLook(t *testing.T) {
 	if err := os.WriteFile(databaseIn(dir), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := startProcess(t.Context(), dir, 1, "")
+	_, err := startProcess(t.Context(), dir, alone(dir, 1))
 	if err == nil || !strings.Contains(err.Error(), logIn(dir)) {
 		t.Fatal(err)
 	}
@@ -66,11 +71,11 @@ func TestAProcessThatDoesNotStartSaysWhereToLook(t *testing.T) {
 func TestOneProcessAtATimeHasTheDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := startProcess(t.Context(), dir, 1, "")
+	first, err := startProcess(t.Context(), dir, alone(dir, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := startProcess(t.Context(), dir, 2, ""); err == nil {
+	if second, err := startProcess(t.Context(), dir, alone(dir, 2)); err == nil {
 		t.Error("a second process has started on it", errors.Join(second.kill()))
 	}
 	if err := first.stop(t.Context()); err != nil {

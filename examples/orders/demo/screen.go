@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // screen is where the story is told. On a terminal, progress is one line that changes; elsewhere it is a line now and then, and
@@ -31,6 +32,20 @@ func newScreen(file *os.File) *screen {
 func (s *screen) say(format string, args ...any) {
 	s.clear()
 	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// tell writes a text in lines that anybody can read.
+func (s *screen) tell(format string, args ...any) {
+	const width = 110
+	line := ""
+	for _, word := range strings.Fields(fmt.Sprintf(format, args...)) {
+		if line != "" && len(line)+1+len(word) > width {
+			s.say("%s", line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	s.say("%s", line)
 }
 
 // step begins a chapter.
@@ -80,6 +95,17 @@ func (s *screen) table(rows [][3]string) {
 	}
 	for _, r := range rows {
 		s.say("%s", strings.TrimRight(fmt.Sprintf("      %-*s  %*s   %s", name, r[0], number, r[1], r[2]), " "))
+	}
+}
+
+// list writes lines of a name, a value and a remark.
+func (s *screen) list(rows [][3]string) {
+	var name, value int
+	for _, r := range rows {
+		name, value = max(name, utf8.RuneCountInString(r[0])), max(value, utf8.RuneCountInString(r[1]))
+	}
+	for _, r := range rows {
+		s.note("  %-*s  %-*s  %s", name, r[0], value, r[1], r[2])
 	}
 }
 

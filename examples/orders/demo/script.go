@@ -16,13 +16,15 @@ type script struct {
 	plan
 	dir    string
 	screen *screen
+	ground *ground // from the first step on; see close
 
-	all     []order
-	refused order
-	process *process // the one that runs, if any
-	life    int      // starts so far
-	placed  int      // orders whose askers have their answer
-	seen    seen
+	all      []order
+	refused  order
+	fleet    fleet
+	lives    map[int]int // starts so far, by number of the process
+	answered []order     // whose askers have their answer
+	killed   incarnation
+	seen     seen
 }
 
 // steps is the number of chapters.
@@ -33,18 +35,25 @@ const patience = 20 * time.Second
 
 func newScript(p plan, dir string, s *screen) *script {
 	all := p.orders()
-	return &script{plan: p, dir: dir, screen: s, all: all, refused: refused(all)}
+	return &script{plan: p, dir: dir, screen: s, all: all, refused: refused(all), lives: map[int]int{}}
 }
 
-// run tells the whole story. An error says that it broke off. No process is left running.
+// close ends the servers.
+func (s *script) close() error {
+	if s.ground == nil {
+		return nil
+	}
+	return s.ground.close()
+}
+
+// run tells the whole story. An error says that it broke off. No process is left running, but servers, if there are any, are.
 func (s *script) run(ctx context.Context) (f figures, faults []string, err error) {
 	defer func() {
-		if err != nil && s.process != nil {
-			err = errors.Join(err, s.process.kill())
+		if err != nil {
+			err = errors.Join(err, s.fleet.end((*process).kill))
 		}
 	}()
-	s.screen.step(1, steps, "starting the application")
-	if err := s.start(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return f, nil, err
 	}
 	left, err := s.placeUntilKilled(ctx)
@@ -60,25 +69,55 @@ func (s *script) run(ctx context.Context) (f figures, faults []string, err error
 	return s.count(ctx)
 }
 
-func (s *script) start(ctx context.Context) (err error) {
-	s.life++
-	if s.process, err = startProcess(ctx, s.dir, s.life, s.refused.ID); err != nil {
+func (s *script) begin(ctx context.Context) (err error) {
+	switch {
+	case s.processes() > 1:
+		s.screen.step(1, steps, "starting Redis, PostgreSQL, and %d processes of the application", s.processes())
+	case s.Redis:
+		s.screen.step(1, steps, "starting Redis and the application")
+	default:
+		s.screen.step(1, steps, "starting the application")
+	}
+	if s.ground, err = prepare(ctx, s.plan, s.dir); err != nil {
 		return err
 	}
-	s.screen.note("process %d works on orders.db", s.process.pid())
+	for n := range s.processes() {
+		if err := s.start(ctx, n+1); err != nil {
+			return err
+		}
+	}
+	if s.Redis {
+		s.screen.note("this Redis has just begun, and cannot know who had a lease before: it grants none for one TTL, %s", ttl)
+	}
 	return nil
 }
 
-// placeUntilKilled places the first half of the orders, and kills the process a little into the second. It gives the orders
-// that have no answer.
-func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
-	s.screen.step(2, steps, "placing %s orders for %d clients, %d at once", thousands(len(s.all)), s.Clients, s.Askers)
-	half := len(s.all) / 2
-	left, _, err := s.place(ctx, s.all[:half], 0)
-	if err == nil && len(left) > 0 {
-		err = errLost // nobody has killed it
-	}
+func (s *script) start(ctx context.Context, number int) error {
+	s.lives[number]++
+	p, err := startProcess(ctx, s.dir, role{s.ground.at, incarnation{number, s.lives[number]}, s.refused.ID})
 	if err != nil {
+		return err
+	}
+	s.fleet.add(p)
+	switch {
+	case s.processes() > 1:
+		s.screen.note("process %d is pid %d", number, p.pid())
+	default:
+		s.screen.note("process %d works on orders.db", p.pid())
+	}
+	return nil
+}
+
+// placeUntilKilled places the first half of the orders, and kills a process a little into the second. Where there are others, they place a
+// part of the rest without it. It gives the orders that have no answer, or were not asked for.
+func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
+	through := ""
+	if s.processes() > 1 {
+		through = ", through all processes in turn"
+	}
+	s.screen.step(2, steps, "placing %s orders for %d clients, %d at once%s", thousands(len(s.all)), s.Clients, s.Askers, through)
+	half := len(s.all) / 2
+	if err := s.placeAll(ctx, s.all[:half]); err != nil {
 		return nil, err
 	}
 	halt, err := s.awaitHalt(ctx)
@@ -89,26 +128,44 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 	s.screen.note("%s is halted at its event %d, order %s: %s after %d attempts: %s",
 		halt.Unit.Key, halt.Sequence, s.refused.ID, halt.Reason, halt.Attempts, halt.Error)
 	s.screen.note("the other %d clients go on", s.Clients-1)
+	if s.Redis {
+		if err := s.names(ctx); err != nil {
+			return nil, err
+		}
+	}
 
-	pid, killAfter := s.process.pid(), min(max(s.Askers, len(s.all)/40), half/2)
-	left, lost, err := s.place(ctx, s.all[half:], killAfter)
+	cut := len(s.all)
+	if s.processes() > 1 {
+		cut = half + (len(s.all)-half)*3/5
+	}
+	left, lost, err := s.place(ctx, s.all[half:cut], min(max(s.Askers, len(s.all)/40), half/2))
 	if err != nil {
 		return nil, err
 	}
-	s.process = nil
-	marks, err := readMarksFile(marksIn(s.dir))
-	if err != nil {
+	if s.processes() == 1 {
+		s.screen.note("%d asks had no answer, which may or may not have been done", lost)
+		return left, nil
+	}
+	s.screen.note("%d asks had no answer; the others were asked, with the same command ids", lost)
+	if err := s.awaitShipped(ctx, s.answered, s.refused.Client); err != nil {
 		return nil, err
 	}
-	s.screen.step(3, steps, "killed process %d with SIGKILL after %s orders", pid, thousands(s.placed))
-	s.screen.note("%d orders were inside shipping; %d asks had no answer, which may or may not have been done", open(marks), lost)
-	return left, nil
+	return append(left, s.all[cut:]...), s.spread()
 }
 
-// place has orders placed. After so many answers (0 = never) it kills the process. It gives the orders without an answer, and
-// how many of them had been asked for.
+// placeAll has orders placed, every one of them.
+func (s *script) placeAll(ctx context.Context, orders []order) error {
+	left, _, err := s.place(ctx, orders, 0)
+	if err == nil && len(left) > 0 {
+		err = errLost // nobody has killed it
+	}
+	return err
+}
+
+// place has orders placed. After so many answers (0 = never) it kills a process. It gives the orders without an answer, and
+// how many asks had none.
 func (s *script) place(ctx context.Context, orders []order, killAfter int) (left []order, lost int, err error) {
-	a, err := startAskers(ctx, s.process, orders, s.Askers)
+	a, err := startAskers(ctx, &s.fleet, orders, s.Askers)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -116,28 +173,27 @@ func (s *script) place(ctx context.Context, orders []order, killAfter int) (left
 	answers := 0
 	for range orders {
 		out, err := a.next(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, 0, err
+		}
+		lost += out.lost
+		switch {
 		case out.err == nil:
 			answers++
-			s.placed++
+			s.answered = append(s.answered, out.order)
 		case unanswered(out.err):
 			left = append(left, out.order)
-			if errors.Is(out.err, errLost) {
-				lost++
-			}
 		default:
 			return nil, 0, out.err
 		}
 		if killAfter > 0 && answers == killAfter {
-			if err := s.process.kill(); err != nil {
+			if err := s.kill(); err != nil {
 				return nil, 0, err
 			}
 			killAfter = 0
 		}
 		if s.screen.due() {
-			s.screen.progress("%s placed%s", thousands(s.placed), s.shipped(ctx))
+			s.screen.progress("%s placed%s", thousands(len(s.answered)), s.shipped(ctx))
 		}
 	}
 	return left, lost, nil
@@ -145,7 +201,7 @@ func (s *script) place(ctx context.Context, orders []order, killAfter int) (left
 
 // shipped says how many orders are shipped, while there is a process to ask.
 func (s *script) shipped(ctx context.Context) string {
-	a, err := s.process.call(ctx, call{Verb: progress})
+	a, err := s.fleet.call(ctx, call{Verb: progress})
 	if err != nil {
 		return ""
 	}
@@ -155,7 +211,7 @@ func (s *script) shipped(ctx context.Context) string {
 // awaitHalt waits until the carrier's refusals have halted their client.
 func (s *script) awaitHalt(ctx context.Context) (eventstore.Halt, error) {
 	for deadline := time.Now().Add(patience); ; {
-		a, err := s.process.call(ctx, call{Verb: halts})
+		a, err := s.fleet.call(ctx, call{Verb: halts})
 		switch {
 		case err != nil:
 			return eventstore.Halt{}, err
@@ -164,7 +220,7 @@ func (s *script) awaitHalt(ctx context.Context) (eventstore.Halt, error) {
 		case time.Now().After(deadline):
 			return eventstore.Halt{}, fmt.Errorf("%s was not halted within %s of its carrier's refusal", s.refused.Client, patience)
 		}
-		if err := wait(ctx, look); err != nil {
+		if err := wait(ctx, pause); err != nil {
 			return eventstore.Halt{}, err
 		}
 	}
@@ -174,30 +230,38 @@ func (s *script) ofRefused(h eventstore.Halt) bool {
 	return h.Unit == event.Unit{Name: "shipping", Key: s.refused.Client}
 }
 
-// startAgain starts the application on the same database, places what is left, and waits until everybody but the halted
+// startAgain starts the process that was killed, on what it left, places the other orders, and waits until everybody but the halted
 // client is through.
 func (s *script) startAgain(ctx context.Context, left []order) error {
-	s.screen.step(4, steps, "starting the application again, on the same database")
-	if err := s.start(ctx); err != nil {
+	if s.processes() > 1 {
+		s.screen.step(4, steps, "starting process %d again", s.killed.number)
+	} else {
+		s.screen.step(4, steps, "starting the application again, on the same database")
+	}
+	if err := s.start(ctx, s.killed.number); err != nil {
 		return err
 	}
-	s.screen.note("asking once more what had no answer, with the same command ids, and the rest")
-	unplaced, _, err := s.place(ctx, left, 0)
-	if err == nil && len(unplaced) > 0 {
-		err = errLost
+	if s.processes() > 1 {
+		if err := wait(ctx, idle+2*heartbeat); err != nil { // the others know of it, and have put clients away
+			return err
+		}
+		s.screen.note("placing the other %s orders, through all processes in turn: it gets its share of clients back", thousands(len(left)))
+	} else {
+		s.screen.note("asking once more what had no answer, with the same command ids, and the rest")
 	}
-	if err != nil {
+	if err := s.placeAll(ctx, left); err != nil {
 		return err
 	}
-	want := perClient(s.all)
-	delete(want, s.refused.Client)
-	return s.awaitShipped(ctx, want)
+	if err := s.awaitShipped(ctx, s.all, s.refused.Client); err != nil || s.processes() == 1 {
+		return err
+	}
+	return s.spread()
 }
 
 // lift shows the halt, has the carrier come round, resumes the client and waits until it is through.
 func (s *script) lift(ctx context.Context) error {
 	s.screen.step(5, steps, "what is halted stays halted")
-	a, err := s.process.call(ctx, call{Verb: halts})
+	a, err := s.fleet.call(ctx, call{Verb: halts})
 	if err != nil {
 		return err
 	}
@@ -209,43 +273,46 @@ func (s *script) lift(ctx context.Context) error {
 	for _, h := range a.Halts {
 		s.screen.note("%s is still halted at its event %d, since %s: %s", h.Unit.Key, h.Sequence, h.Since.Local().Format(time.TimeOnly), h.Error)
 	}
-	if _, err := s.process.call(ctx, call{Verb: mend}); err != nil {
+	if err := s.fleet.callAll(ctx, call{Verb: mend}); err != nil {
 		return err
 	}
 	s.screen.note("the carrier has found the address; resuming %s", s.refused.Client)
-	if _, err := s.process.call(ctx, call{Verb: resume, Client: s.refused.Client}); err != nil {
+	if _, err := s.fleet.call(ctx, call{Verb: resume, Client: s.refused.Client}); err != nil {
 		return err
 	}
-	return s.awaitShipped(ctx, perClient(s.all))
+	return s.awaitShipped(ctx, s.all, "")
 }
 
-// look is the time between two looks at how far things are.
-const look = 50 * time.Millisecond
-
-// awaitShipped waits until clients have so many shipments, and the read model all orders and payments; or until nothing moves
-// any more.
-func (s *script) awaitShipped(ctx context.Context, want map[string]int) error {
+// awaitShipped waits until orders are shipped, but for those of one client ("" = none), and the read model has them and their payments; or
+// until nothing moves any more.
+func (s *script) awaitShipped(ctx context.Context, orders []order, but string) error {
+	want := perClient(orders)
+	delete(want, but)
 	var before counts
 	moved := time.Now()
 	for {
-		a, err := s.process.call(ctx, call{Verb: progress})
+		a, err := s.fleet.call(ctx, call{Verb: progress})
 		if err != nil {
 			return err
 		}
 		now := a.Counts
-		s.screen.progress("%s of %s shipped, %s counted", thousands(now.total()), thousands(len(s.all)), thousands(now.Counted))
-		if now.reached(want) && now.Counted >= len(s.all) && now.Paid >= payments(s.all) {
-			s.screen.note("%s of %s shipped, %s counted, %s paid", thousands(now.total()), thousands(len(s.all)), thousands(now.Counted), thousands(now.Paid))
+		s.screen.progress("%s of %s shipped, %s counted", thousands(now.total()), thousands(len(orders)), thousands(now.Counted))
+		if now.reached(want) && now.Counted >= len(orders) && now.Paid >= payments(orders) {
+			waiting := ""
+			if rest := len(orders) - now.total(); rest > 0 && but != "" {
+				waiting = fmt.Sprintf("; %d wait behind the halt of %s", rest, but)
+			}
+			s.screen.note("%s of %s shipped, %s counted, %s paid%s", thousands(now.total()), thousands(len(orders)), thousands(now.Counted), thousands(now.Paid), waiting)
 			return nil
 		}
 		if now.total() != before.total() || now.Counted != before.Counted || now.Paid != before.Paid {
 			before, moved = now, time.Now()
 		}
 		if time.Since(moved) > patience {
-			s.screen.note("nothing has moved for %s: %s of %s shipped", patience, thousands(now.total()), thousands(len(s.all)))
+			s.screen.note("nothing has moved for %s: %s of %s shipped", patience, thousands(now.total()), thousands(len(orders)))
 			return nil
 		}
-		if err := wait(ctx, look); err != nil {
+		if err := wait(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -264,28 +331,16 @@ func (c counts) reached(want map[string]int) bool {
 // count stops the application and counts what it left.
 func (s *script) count(ctx context.Context) (figures, []string, error) {
 	s.screen.step(6, steps, "counting: event log, tables, and the marks that shipping left")
-	p := s.process
-	s.process = nil
-	if err := p.stop(ctx); err != nil {
+	if err := s.fleet.end(func(p *process) error { return p.stop(ctx) }); err != nil {
 		return figures{}, nil, fmt.Errorf("stop: %w", err)
 	}
-	e, err := gather(ctx, s.dir)
+	e, err := gather(ctx, s.ground.at, s.dir)
 	if err != nil {
 		return figures{}, nil, err
 	}
 	f, faults := judge(s.plan, e, s.seen)
-	return f, faults, nil
-}
-
-// open counts the events that were inside shipping at the end of the marks.
-func open(marks []mark) int {
-	n := 0
-	for _, m := range marks {
-		if m.Enter {
-			n++
-		} else {
-			n--
-		}
+	if len(faults) > 0 {
+		err = e.keep(s.dir)
 	}
-	return n
+	return f, faults, err
 }

@@ -19,11 +19,19 @@ type figures struct {
 	Parallel    int // most clients inside shipping at the same time
 	Halted      int // clients halted after the process was started again
 	Resumed     int // of these, not halted any more
+
+	Processes int      // that took part in shipping
+	Failover  failover // where there are leases
+	Late      int      // times that a process entered shipping that was owner no more; it could commit nothing
 }
 
 func (f figures) String() string {
-	return fmt.Sprintf("placed=%d shipped=%d lost=%d reordered=%d overlapping=%d twice=%d parallel=%d halted=%d resumed=%d",
+	s := fmt.Sprintf("placed=%d shipped=%d lost=%d reordered=%d overlapping=%d twice=%d parallel=%d halted=%d resumed=%d",
 		f.Placed, f.Shipped, f.Lost, f.Reordered, f.Overlapping, f.Twice, f.Parallel, f.Halted, f.Resumed)
+	if f.Failover.Clients > 0 {
+		s += fmt.Sprintf(" processes=%d failover_ms=%d", f.Processes, f.Failover.Max.Milliseconds())
+	}
+	return s
 }
 
 // seen is what the evidence at the end cannot tell: how things stood in between.
@@ -52,10 +60,14 @@ func judge(p plan, e evidence, s seen) (figures, []string) {
 		}
 	}
 	f.Reordered = reordered(e)
-	inside := replay(e.Marks)
-	f.Overlapping, f.Parallel = inside.overlapping, inside.parallel
+	inside := follow(e.Marks)
+	f.Overlapping, f.Parallel, f.Processes, f.Late = inside.overlapping, inside.parallel, inside.processes, inside.late
 
 	faults := f.faults(p)
+	if p.Redis {
+		f.Failover = measure(e, s.Before.Unit)
+		faults = append(faults, f.Failover.faults()...)
+	}
 	faults = append(faults, inside.faults...)
 	faults = append(faults, agree(e)...)
 	faults = append(faults, held(e, s)...)
@@ -69,6 +81,7 @@ func (f figures) faults(p plan) (faults []string) {
 	}{
 		{"placed", f.Placed, p.Orders}, {"shipped", f.Shipped, p.Orders}, {"lost", f.Lost, 0}, {"reordered", f.Reordered, 0},
 		{"overlapping", f.Overlapping, 0}, {"twice", f.Twice, 0}, {"halted", f.Halted, 1}, {"resumed", f.Resumed, 1},
+		{"processes", f.Processes, p.processes()},
 	} {
 		if figure.got != figure.want {
 			faults = append(faults, fmt.Sprintf("%s is %d, not %d", figure.name, figure.got, figure.want))
@@ -100,43 +113,90 @@ func reordered(e evidence) int {
 type insight struct {
 	overlapping int
 	parallel    int
+	processes   int
+	late        int
 	faults      []string
 }
 
-// replay follows the marks. What was inside when the process was killed is not inside the next one.
-func replay(marks []mark) (got insight) {
-	life, inside := 0, map[string][]mark{} // by client; nobody has an empty list
+// replay follows the marks. Of a client that is inside under the generation of its newest owner, nothing else may be; what an owner before
+// has inside is stale: it was killed, or has lost its lease and can commit nothing.
+type replay struct {
+	insight
+	generation map[string]uint64      // highest, by client
+	owner      map[string]incarnation // at that generation
+	inside     map[string][]mark      // at that generation; nobody has an empty list
+	killed     map[incarnation]bool
+	seen       map[int]bool // numbers of processes
+}
+
+func follow(marks []mark) insight {
+	r := replay{
+		generation: map[string]uint64{}, owner: map[string]incarnation{}, inside: map[string][]mark{}, killed: map[incarnation]bool{}, seen: map[int]bool{},
+	}
 	for _, m := range marks {
 		switch {
-		case m.Life < life:
-			got.faults = append(got.faults, fmt.Sprintf("order %s: process %d was in shipping after process %d had started", m.Order, m.Life, life))
-			continue
-		case m.Life > life:
-			life = m.Life
-			clear(inside)
-		}
-		others := inside[m.Client]
-		if m.Enter {
-			if len(others) > 0 {
-				got.overlapping++
-			}
-			inside[m.Client] = append(others, m)
-			got.parallel = max(got.parallel, len(inside))
-			continue
-		}
-		i := slices.IndexFunc(others, func(o mark) bool { return o.Event == m.Event && o.Attempt == m.Attempt })
-		if i < 0 {
-			got.faults = append(got.faults, fmt.Sprintf("order %s left shipping without having entered", m.Order))
-			continue
-		}
-		if inside[m.Client] = slices.Delete(others, i, i+1); len(inside[m.Client]) == 0 {
-			delete(inside, m.Client)
+		case m.Killed:
+			r.kill(m.by())
+		case r.killed[m.by()]:
+			r.fault("order %s: process %d was in shipping after it had been killed", m.Order, m.Process)
+		case m.Enter:
+			r.enter(m)
+		default:
+			r.leave(m)
 		}
 	}
-	for _, client := range slices.Sorted(maps.Keys(inside)) {
-		got.faults = append(got.faults, fmt.Sprintf("order %s entered shipping and never left", inside[client][0].Order))
+	for _, client := range slices.Sorted(maps.Keys(r.inside)) {
+		r.fault("order %s entered shipping and never left", r.inside[client][0].Order)
 	}
-	return got
+	r.processes = len(r.seen)
+	return r.insight
+}
+
+func (r *replay) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// kill takes what a process has inside out.
+func (r *replay) kill(who incarnation) {
+	r.killed[who] = true
+	maps.DeleteFunc(r.inside, func(_ string, in []mark) bool { return in[0].by() == who })
+}
+
+func (r *replay) enter(m mark) {
+	r.seen[m.Process] = true
+	highest := r.generation[m.Client]
+	switch {
+	case m.Generation < highest:
+		r.late++
+		return
+	case m.Generation > highest:
+		r.generation[m.Client], r.owner[m.Client] = m.Generation, m.by()
+		delete(r.inside, m.Client)
+	case r.owner[m.Client] != m.by():
+		r.fault("order %s: process %d and process %d were both owner number %d of %s", m.Order, r.owner[m.Client].number, m.Process, highest, m.Client)
+	}
+	if len(r.inside[m.Client]) > 0 {
+		r.overlapping++
+	}
+	r.inside[m.Client] = append(r.inside[m.Client], m)
+	r.parallel = max(r.parallel, len(r.inside))
+}
+
+func (r *replay) leave(m mark) {
+	if m.Generation < r.generation[m.Client] {
+		return
+	}
+	in := r.inside[m.Client]
+	i := slices.IndexFunc(in, func(o mark) bool {
+		return o.by() == m.by() && o.Generation == m.Generation && o.Event == m.Event && o.Attempt == m.Attempt
+	})
+	if i < 0 {
+		r.fault("order %s left shipping without having entered", m.Order)
+		return
+	}
+	if r.inside[m.Client] = slices.Delete(in, i, i+1); len(r.inside[m.Client]) == 0 {
+		delete(r.inside, m.Client)
+	}
 }
 
 // agree finds where log, tables and marks tell different stories.
@@ -170,16 +230,20 @@ func agree(e evidence) (faults []string) {
 	return faults
 }
 
-// held checks that what was halted stayed halted: the halt is the same after the kill as before it, after the second start
+// held checks that what was halted stayed halted: the halt is the same after the kill as before it, after the kill
 // nothing of the client entered shipping until the halt was lifted, and then the event that halted it came first.
 func held(e evidence, s seen) (faults []string) {
 	if !slices.ContainsFunc(s.Halted, func(h eventstore.Halt) bool { return h.Ref() == s.Before.Ref() && h.Since.Equal(s.Before.Since) }) {
 		faults = append(faults, fmt.Sprintf("the halt of %s is not the one from before the kill", s.Before.Unit))
 	}
+	killed := slices.IndexFunc(e.Marks, func(m mark) bool { return m.Killed })
+	if killed < 0 {
+		return append(faults, "no process was killed")
+	}
 	for _, h := range s.Halted {
 		client, first := h.Unit.Key, true
 		for i, m := range e.Marks {
-			if m.Life < 2 || m.Client != client || !m.Enter {
+			if i < killed || m.Client != client || !m.Enter {
 				continue
 			}
 			if i < s.Marks {

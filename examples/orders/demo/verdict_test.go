@@ -15,8 +15,9 @@ import (
 // run builds marks as processes write them.
 type run struct{ marks []mark }
 
+// put takes the life of the only process for the generation of all its clients, as without leases.
 func (r *run) put(enter bool, life int, client, order string, seq uint64, attempt int) {
-	r.marks = append(r.marks, mark{Life: life, Enter: enter, Client: client, Order: order, Event: "event of " + order, Seq: seq, Attempt: attempt})
+	r.marks = append(r.marks, entry(life, enter, client, order, seq, attempt))
 }
 func (r *run) enter(life int, client, order string, seq uint64) {
 	r.put(true, life, client, order, seq, 1)
@@ -25,11 +26,24 @@ func (r *run) leave(life int, client, order string, seq uint64) {
 	r.put(false, life, client, order, seq, 1)
 }
 
+func entry(life int, enter bool, client, order string, seq uint64, attempt int) mark {
+	return mark{
+		Process: 1, Life: life, Enter: enter, Generation: uint64(life), Client: client, Order: order, Event: "event of " + order, Seq: seq, Attempt: attempt,
+	}
+}
+
+// of is a mark of a process at a generation.
+func of(process int, generation uint64, enter bool, client, order string, seq uint64) mark {
+	m := entry(1, enter, client, order, seq, 1)
+	m.Process, m.Generation = process, generation
+	return m
+}
+
 // allWell is a small run as it should be: three clients, of which c is halted at its second event; the process is killed while b's
 // second is inside.
 func allWell() (plan, evidence, seen) {
 	e := evidence{
-		Placed: []placedEvent{{"a1", "a", 1}, {"b1", "b", 1}, {"c1", "c", 1}, {"c2", "c", 2}, {"c3", "c", 3}, {"b2", "b", 2}, {"a2", "a", 2}},
+		Placed: []placedEvent{{Order: "a1", Client: "a", Seq: 1}, {Order: "b1", Client: "b", Seq: 1}, {Order: "c1", Client: "c", Seq: 1}, {Order: "c2", Client: "c", Seq: 2}, {Order: "c3", Client: "c", Seq: 3}, {Order: "b2", Client: "b", Seq: 2}, {Order: "a2", Client: "a", Seq: 2}},
 		Shipments: []shipment{
 			{"b1", "b"}, {"a1", "a"}, {"c1", "c"}, {"b2", "b"}, {"a2", "a"}, {"c2", "c"}, {"c3", "c"},
 		},
@@ -47,7 +61,8 @@ func allWell() (plan, evidence, seen) {
 	r.put(false, 1, "c", "c2", 2, 1)
 	r.put(true, 1, "c", "c2", 2, 2)
 	r.put(false, 1, "c", "c2", 2, 2)
-	r.enter(1, "b", "b2", 2) // killed
+	r.enter(1, "b", "b2", 2)
+	r.marks = append(r.marks, mark{Process: 1, Life: 1, Killed: true})
 	r.enter(2, "b", "b2", 2)
 	r.enter(2, "a", "a2", 2)
 	r.leave(2, "b", "b2", 2)
@@ -65,7 +80,7 @@ func allWell() (plan, evidence, seen) {
 func TestARunAsItShouldBeIsWithoutFault(t *testing.T) {
 	t.Parallel()
 	f, faults := judge(allWell())
-	want := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1}
+	want := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1, Processes: 1}
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)
 	}
@@ -76,7 +91,7 @@ func TestARunAsItShouldBeIsWithoutFault(t *testing.T) {
 
 func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 	t.Parallel()
-	well := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1}
+	well := figures{Placed: 7, Shipped: 7, Parallel: 3, Halted: 1, Resumed: 1, Processes: 1}
 	insert := func(e *evidence, after func(mark) bool, marks ...mark) {
 		i := slices.IndexFunc(e.Marks, after)
 		e.Marks = slices.Insert(e.Marks, i+1, marks...)
@@ -105,20 +120,20 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 		}, {
 			"two events of a client are inside at once",
 			func(e *evidence, _ *seen) {
-				insert(e, entered("a1"), mark{1, true, "a", "a2", "event of a2", 2, 1}, mark{1, false, "a", "a2", "event of a2", 2, 1})
+				insert(e, entered("a1"), entry(1, true, "a", "a2", 2, 1), entry(1, false, "a", "a2", 2, 1))
 			},
 			func(f *figures) { f.Overlapping = 1 }, "overlapping is 1",
 		}, {
 			"an attempt begins before the one before it has left",
 			func(e *evidence, _ *seen) {
-				insert(e, entered("a1"), mark{1, true, "a", "a1", "event of a1", 1, 2}, mark{1, false, "a", "a1", "event of a1", 1, 2})
+				insert(e, entered("a1"), entry(1, true, "a", "a1", 1, 2), entry(1, false, "a", "a1", 1, 2))
 			},
 			func(f *figures) { f.Overlapping = 1 }, "overlapping is 1",
 		}, {
 			"clients wait for one another",
 			func(e *evidence, _ *seen) {
 				e.Marks = slices.DeleteFunc(e.Marks, func(m mark) bool { return m.Life == 1 && m.Client == "c" })
-				insert(e, entered("b2"), mark{1, true, "c", "c1", "event of c1", 1, 1})
+				insert(e, entered("b2"), entry(1, true, "c", "c1", 1, 1))
 			},
 			func(f *figures) { f.Parallel = 2 }, "parallel is 2, less than 3",
 		}, {
@@ -130,7 +145,7 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 			func(f *figures) { f.Placed, f.Shipped = 6, 6 }, "placed is 6, not 7",
 		}, {
 			"an order is placed twice",
-			func(e *evidence, _ *seen) { e.Placed = append(e.Placed, placedEvent{"a1", "a", 3}) },
+			func(e *evidence, _ *seen) { e.Placed = append(e.Placed, placedEvent{Order: "a1", Client: "a", Seq: 3}) },
 			func(f *figures) { f.Placed = 8; f.Reordered = 1 }, "order a1 was placed twice",
 		}, {
 			"something is shipped that nobody ordered",
@@ -144,8 +159,8 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 			func(*figures) {}, "order a2 was shipped, and never entered shipping",
 		}, {
 			"a killed process works on",
-			func(e *evidence, _ *seen) { insert(e, entered("a2"), mark{1, false, "b", "b2", "event of b2", 2, 1}) },
-			func(*figures) {}, "order b2: process 1 was in shipping after process 2 had started",
+			func(e *evidence, _ *seen) { insert(e, entered("a2"), entry(1, false, "b", "b2", 2, 1)) },
+			func(*figures) {}, "order b2: process 1 was in shipping after it had been killed",
 		}, {
 			"a mark is lost at the way in",
 			func(e *evidence, _ *seen) {
@@ -182,7 +197,7 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 		}, {
 			"the halted event is run after the new start",
 			func(e *evidence, s *seen) {
-				insert(e, func(m mark) bool { return m.Life == 2 }, mark{2, true, "c", "c2", "event of c2", 2, 1}, mark{2, false, "c", "c2", "event of c2", 2, 1})
+				insert(e, func(m mark) bool { return m.Life == 2 }, entry(2, true, "c", "c2", 2, 1), entry(2, false, "c", "c2", 2, 1))
 				s.Marks += 2
 			},
 			func(f *figures) {}, "order c2 of c entered shipping although c was halted",
@@ -213,8 +228,13 @@ func TestWhatIsWrongIsCountedAndNamed(t *testing.T) {
 
 func TestTheLastLineNamesEveryFigure(t *testing.T) {
 	t.Parallel()
-	got := figures{2000, 1999, 1, 2, 3, 4, 50, 1, 0}.String()
-	if want := "placed=2000 shipped=1999 lost=1 reordered=2 overlapping=3 twice=4 parallel=50 halted=1 resumed=0"; got != want {
+	f := figures{Placed: 2000, Shipped: 1999, Lost: 1, Reordered: 2, Overlapping: 3, Twice: 4, Parallel: 50, Halted: 1, Processes: 3}
+	want := "placed=2000 shipped=1999 lost=1 reordered=2 overlapping=3 twice=4 parallel=50 halted=1 resumed=0"
+	if got := f.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	f.Failover = failover{Clients: 17, Median: 5 * time.Second, Max: 5300 * time.Millisecond}
+	if got := f.String(); got != want+" processes=3 failover_ms=5300" {
+		t.Errorf("with leases: %s", got)
 	}
 }

@@ -40,6 +40,7 @@ func (w *watched) cancelled(ctx keyhold.Context, e orders.OrderCancelled) error 
 func (w *watched) within(ctx keyhold.Context, order string, behavior func() error) (err error) {
 	meta := ctx.Meta()
 	k := mark{Enter: true, Client: ctx.Key(), Order: order, Event: meta.ID, Seq: uint64(meta.Sequence), Attempt: meta.Attempt}
+	k.Generation = uint64(ctx.Fence().Generation)
 	if err := w.marker.put(k); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,10 +18,8 @@ import (
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/examples/orders"
 	"github.com/keyhold/keyhold/internal/lifecycle"
-	"github.com/keyhold/keyhold/transport/local"
 )
 
 // workerArg is the first argument of the child process.
@@ -29,7 +28,7 @@ const workerArg = "worker"
 // worker is the application in the child process, together with what lets the parent drive and watch it.
 type worker struct {
 	app     *keyhold.App
-	store   *sqlite.Store
+	store   storage
 	carrier *carrier
 	marker  *marker
 	out     io.Writer // safe for concurrent lines, as files are
@@ -38,27 +37,40 @@ type worker struct {
 // files are the names of what the demo leaves in its directory.
 func databaseIn(dir string) string { return filepath.Join(dir, "orders.db") }
 func marksIn(dir string) string    { return filepath.Join(dir, "marks.jsonl") }
+func evidenceIn(dir string) string { return filepath.Join(dir, "evidence.json") }
 func logIn(dir string) string      { return filepath.Join(dir, "worker.log") }
 
-func workerArgs(dir string, life int, refuses string) []string {
-	return []string{workerArg, "-dir", dir, "-life", strconv.Itoa(life), "-refuses", refuses}
+// role is all that a worker is told.
+type role struct {
+	at
+	incarnation
+	refuses string // order that its carrier refuses
+}
+
+func (r role) args(dir string) []string {
+	return []string{workerArg, "-dir", dir, "-db", r.DB, "-redis", r.Redis,
+		"-process", strconv.Itoa(r.number), "-life", strconv.Itoa(r.life), "-refuses", r.refuses}
 }
 
 // runWorker is the main function of the child. It works until its input ends, and gives its exit code.
 func runWorker(args []string) int {
 	flags := flag.NewFlagSet(workerArg, flag.ExitOnError)
-	dir := flags.String("dir", "", "of database and marks")
-	life := flags.Int("life", 1, "which start on this database this is")
-	refuses := flags.String("refuses", "", "order that the carrier refuses")
+	var r role
+	dir := flags.String("dir", "", "of the marks")
+	flags.StringVar(&r.DB, "db", "", "SQLite file, or URL of a PostgreSQL database")
+	flags.StringVar(&r.Redis, "redis", "", "URL of Redis, if any")
+	flags.IntVar(&r.number, "process", 1, "number of this process")
+	flags.IntVar(&r.life, "life", 1, "which start of that process this is")
+	flags.StringVar(&r.refuses, "refuses", "", "order that the carrier refuses")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	marker, err := openMarker(marksIn(*dir), *life)
+	marker, err := openMarker(marksIn(*dir), r.incarnation)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	w := newWorker(*dir, *refuses, marker, os.Stdout)
+	w := newWorker(r, marker, os.Stdout)
 	if err := errors.Join(w.run(context.Background(), os.Stdin), marker.close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -66,11 +78,16 @@ func runWorker(args []string) int {
 	return 0
 }
 
-func newWorker(dir, refuses string, m *marker, out io.Writer) *worker {
-	store := sqlite.New(sqlite.Config{Path: databaseIn(dir), Setup: orders.CreateTables})
+func newWorker(r role, m *marker, out io.Writer) *worker {
+	store, name := r.store(), fmt.Sprintf("process %d", r.number)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", r.number)
+	cfg := keyhold.Config{Name: "orders", Node: name, Store: store, Transport: r.transport(), Logger: log}
+	if r.Redis != "" {
+		cfg.IdleAfter = idle
+	}
 	w := &worker{
-		app:   keyhold.New(keyhold.Config{Name: "orders", Store: store, Transport: local.New()}),
-		store: store, carrier: &carrier{refuses: refuses}, marker: m, out: out,
+		app:   keyhold.New(cfg),
+		store: store, carrier: &carrier{refuses: r.refuses}, marker: m, out: out,
 	}
 	w.app.Register(orders.Order, orders.Payment, orders.Settlement, orders.Clients, watch(orders.Shipping(w.carrier), m))
 	return w
@@ -144,7 +161,7 @@ func (w *worker) do(ctx context.Context, c call) (a answer, err error) {
 
 // count reads the tables.
 func count(ctx context.Context, db *sql.DB) (c counts, err error) {
-	err = db.QueryRowContext(ctx, `SELECT coalesce(sum(orders), 0), coalesce(sum(paid), 0) FROM orders_per_client`).Scan(&c.Counted, &c.Paid)
+	err = db.QueryRowContext(ctx, `SELECT CAST(coalesce(sum(orders), 0) AS BIGINT), CAST(coalesce(sum(paid), 0) AS BIGINT) FROM orders_per_client`).Scan(&c.Counted, &c.Paid)
 	if err != nil {
 		return c, err
 	}
