@@ -37,6 +37,10 @@ type Live struct {
 	Node string // its name in messages
 	// Ready gives the error of every method while the application is not started. May be nil.
 	Ready func() error
+	// Consumes gives what keeps this process from applying events although it is started: a store or a broker that it does not reach. It must not block. May be nil.
+	Consumes func() error
+	// Members gives the nodes that take part, as this process knows them, itself included; nil where it is alone. May be nil.
+	Members func() []Member
 	// Acted takes an act up at once. It must not block. Of the record, Kind and Unit or Job are set. May be nil.
 	Acted func(eventstore.ActRecord)
 	// Inspect tells what a unit is doing; nil for one that is at rest. May be nil.
@@ -134,14 +138,22 @@ func (d *Desk) acted(r eventstore.ActRecord) {
 
 // owner is who has the store open: this process where an application is live in it.
 func (d *Desk) owner(ctx context.Context) (*Owner, error) {
-	if d.opts.Live != nil {
-		return &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}, nil
-	}
 	o, err := d.store.Overview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ownerOf(o.Owner), nil
+	return d.ownerIn(&o), nil
+}
+
+func (d *Desk) ownerIn(o *eventstore.Overview) *Owner {
+	others := max(len(o.Owners)-1, 0)
+	if d.opts.Live != nil {
+		return &Owner{PID: os.Getpid(), Node: d.opts.Live.Node, Others: others}
+	}
+	if o.Owner == nil {
+		return nil
+	}
+	return &Owner{PID: o.Owner.PID, Node: o.Owner.Node, Others: others}
 }
 
 // runner is what runs handlers: who has the store open, and which handlers the program lacks that started last.
@@ -155,29 +167,23 @@ func (d *Desk) runner(ctx context.Context) (runner, error) {
 	if err != nil {
 		return runner{}, err
 	}
-	by := runner{owner: ownerOf(o.Owner), lacks: map[string]bool{}}
-	if d.opts.Live != nil {
-		by.owner = &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}
-	}
+	by := runner{owner: d.ownerIn(&o), lacks: map[string]bool{}}
 	for i := range o.Handlers {
 		by.lacks[o.Handlers[i].Name] = !o.Handlers[i].Running
 	}
 	return by, nil
 }
 
-func ownerOf(o *eventstore.Owner) *Owner {
-	if o == nil {
-		return nil
-	}
-	return &Owner{PID: o.PID, Node: o.Node}
-}
-
-// String is such as "process 4711 (orders@host)".
+// String is such as "process 4711 (orders@host)", or "process 4711 (orders@host) and 2 more".
 func (o *Owner) String() string {
-	if o.Node == "" {
-		return fmt.Sprintf("process %d", o.PID)
+	s := fmt.Sprintf("process %d", o.PID)
+	if o.Node != "" {
+		s += fmt.Sprintf(" (%s)", o.Node)
 	}
-	return fmt.Sprintf("process %d (%s)", o.PID, o.Node)
+	if o.Others > 0 {
+		s += fmt.Sprintf(" and %d more", o.Others)
+	}
+	return s
 }
 
 // nobody is said of a store without an owner.
@@ -186,6 +192,9 @@ const nobody = "nobody has the store open"
 func ownerWords(o *Owner) string {
 	if o == nil {
 		return nobody
+	}
+	if o.Others > 0 {
+		return o.String() + " have the store open"
 	}
 	return o.String() + " has the store open"
 }

@@ -52,6 +52,7 @@ type MovedError struct {
 	Job        *Job        `json:"job,omitempty"`
 	Handler    *Handler    `json:"handler,omitempty"`
 	Projection *Projection `json:"projection,omitempty"`
+	Divergence *Divergence `json:"divergence,omitempty"`
 	// Hint is the act that the present state asks for, where another was tried: "it is halted: keyhold partitions retry shipping client-17".
 	Hint string `json:"hint,omitempty"`
 

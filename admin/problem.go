@@ -16,15 +16,17 @@ type ProblemKind string
 
 // The kinds of problems, the worst first. Notes are listed behind them, and do not make a store degraded.
 const (
-	ProblemHalted  ProblemKind = "halted"  // units of a handler wait for a person
-	ProblemParking ProblemKind = "parking" // units of a handler set events aside
-	ProblemNobody  ProblemKind = "nobody"  // nobody has the store open, and there is work that a program would do
-	ProblemStalled ProblemKind = "stalled" // a handler has work, nothing known is in the way, and nothing was passed for a minute
-	ProblemTrying  ProblemKind = "trying"  // units of a handler whose next event failed, and is tried again; a note in the first minute
-	ProblemPaused  ProblemKind = "paused"  // a handler, or units of it, were paused by a person
-	ProblemDead    ProblemKind = "dead"    // dead letters
-	ProblemAbsent  ProblemKind = "absent"  // a handler has work, and the running program does not have it
-	ProblemUnclean ProblemKind = "unclean" // a note: the last program did not stop by itself
+	ProblemApart    ProblemKind = "apart"    // this process is up, and consumes nothing: it cannot reach the store, or the broker
+	ProblemDiverged ProblemKind = "diverged" // lanes of which the broker has events that the store has not
+	ProblemHalted   ProblemKind = "halted"   // units of a handler wait for a person
+	ProblemParking  ProblemKind = "parking"  // units of a handler set events aside
+	ProblemNobody   ProblemKind = "nobody"   // nobody has the store open, and there is work that a program would do
+	ProblemStalled  ProblemKind = "stalled"  // a handler has work, nothing known is in the way, and nothing was passed for a minute
+	ProblemTrying   ProblemKind = "trying"   // units of a handler whose next event failed, and is tried again; a note in the first minute
+	ProblemPaused   ProblemKind = "paused"   // a handler, or units of it, were paused by a person
+	ProblemDead     ProblemKind = "dead"     // dead letters
+	ProblemAbsent   ProblemKind = "absent"   // a handler has work, and the running program does not have it
+	ProblemUnclean  ProblemKind = "unclean"  // a note: the last program did not stop by itself
 )
 
 // Problem is one thing that is wrong.
@@ -45,7 +47,7 @@ const patience = time.Minute
 
 // gravity orders problems, the worst first.
 var gravity = []ProblemKind{
-	ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
+	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
 }
 
 func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
@@ -60,6 +62,11 @@ func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
 		}
 		found = append(found, of...)
 	}
+	lanes, err := d.problemOfLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, lanes...)
 	of, err := d.projectionProblems(ctx)
 	if err != nil {
 		return nil, err
@@ -97,6 +104,11 @@ func (d *Desk) problemsOfStore(ctx context.Context, s *Status) ([]Problem, error
 		})
 	case s.Owner == nil:
 		found = append(found, Problem{Kind: ProblemNobody, Note: true, Words: nobody})
+	}
+	if live := d.opts.Live; live != nil && live.Consumes != nil {
+		if err := live.Consumes(); err != nil {
+			found = append(found, Problem{Kind: ProblemApart, Words: "this process is up, and takes no part: " + err.Error()})
+		}
 	}
 	if s.Unclean {
 		found = append(found, Problem{Kind: ProblemUnclean, Note: true, Words: "the last program that had the store open did not stop by itself: " +

@@ -38,6 +38,10 @@ func (d *Desk) reasons(v *Unit) []string {
 	if h := v.Halt; h != nil {
 		add("halted for %s at %s: %s", d.since(h.Since), typed(h.At, h.Type), because(h.Reason, h.Attempts, h.Error))
 	}
+	if missingEvent(v) {
+		add("neither the store nor the broker has that event, and what comes after it is not applied out of order: was the store restored from a backup, or were " +
+			"records deleted? Where another application produces the category, that one has it no more")
+	}
 	if fullOfParked(v) {
 		add("there is no room to set more aside: a retry applies what is set aside first, which makes room")
 	}
@@ -92,6 +96,9 @@ func absentWords(lag uint64) string {
 func fullOfParked(v *Unit) bool {
 	return v.Halt != nil && v.Halt.Reason == eventstore.TooManyParked && v.Parking != nil
 }
+
+// missingEvent reports whether a unit is halted because what comes next is nowhere.
+func missingEvent(v *Unit) bool { return v.Halt != nil && v.Halt.Reason == "missing" }
 
 // stopOf says what the start of a program does not change for a unit that waits for a person; "" for one that does not.
 func stopOf(v *Unit) string {
@@ -159,8 +166,11 @@ func (d *Desk) progress(v *Unit) string {
 	case v.Activity != nil:
 		return fmt.Sprintf("%s to be applied; %s%s", ofMany(v.Lag, "event is", "events are"), v.Activity.State, d.ofActivity(v.Activity))
 	}
-	return fmt.Sprintf("%s to be applied, nothing known is in the way", ofMany(v.Lag, "event is", "events are"))
+	return fmt.Sprintf("%s to be applied%s", ofMany(v.Lag, "event is", "events are"), notInTheWay)
 }
+
+// notInTheWay is said of events that nothing known keeps from being applied.
+const notInTheWay = ", nothing known is in the way"
 
 // ofActivity says at which event, and since when, as far as it is known.
 func (d *Desk) ofActivity(a *Activity) string {
@@ -233,6 +243,9 @@ func (d *Desk) steps(v *Unit) []Step {
 		add("apply what is set aside first, in order, then go on with this event, once the cause is mended", d.cmdUnit("retry", v, seen...))
 		add("keep this event as a dead letter; what is set aside stays so", d.cmdUnit("dlq", v, decided...))
 		add("go on without this event, for good; what is set aside stays so", d.cmdUnit("skip", v, decided...))
+	case missingEvent(v):
+		add("look for it again, once it is there: the backup that has it was restored, or its producer runs", d.cmdUnit("retry", v, seen...))
+		add("go on without it, for good", d.cmdUnit("skip", v, decided...))
 	case v.Halt != nil:
 		add("look at what the event holds", d.cmdUnit("show", v, "--data"))
 		add("try the event again, once the cause is mended", d.cmdUnit("retry", v, seen...))

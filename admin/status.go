@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -20,12 +19,16 @@ const (
 
 // Status is how a store stands.
 type Status struct {
-	At         time.Time  `json:"at"`
-	Verdict    Verdict    `json:"verdict"`
-	Words      string     `json:"words"` // one line: "degraded: 2 keys of shipping are halted, the oldest for 4 m, and 1 more problem"
-	StoreID    string     `json:"store_id"`
-	Generation uint64     `json:"generation"` // of the start that owns the store, or did last
-	Owner      *Owner     `json:"owner,omitempty"`
+	At         time.Time `json:"at"`
+	Verdict    Verdict   `json:"verdict"`
+	Words      string    `json:"words"` // one line: "degraded: 2 keys of shipping are halted, the oldest for 4 m, and 1 more problem"
+	StoreID    string    `json:"store_id"`
+	Generation uint64    `json:"generation"` // of the start that owns the store, or did last
+	Owner      *Owner    `json:"owner,omitempty"`
+	// Nodes are the processes that have the store open, where it is more than one, in order of start. Which of them the others know as taking part is not in the
+	// store: Members tells, at the desk of one of them.
+	Nodes      []Owner    `json:"nodes,omitempty"`
+	Members    []Member   `json:"members,omitempty"`
 	OwnerWords string     `json:"owner_words"` // "process 4711 (orders@host) has the store open", "nobody has the store open"
 	Unclean    bool       `json:"unclean,omitempty"`
 	Problems   []Problem  `json:"problems"` // the worst first
@@ -38,6 +41,16 @@ type Status struct {
 type Owner struct {
 	PID  int    `json:"pid"`
 	Node string `json:"node,omitempty"`
+	// Others is how many processes have it open beside this one, as nodes of one application.
+	Others int `json:"others,omitempty"`
+}
+
+// Member is a node of an application, as another one, or itself, knows it.
+type Member struct {
+	Node     string    `json:"node"`
+	Here     bool      `json:"here,omitempty"`     // it is this process
+	Draining bool      `json:"draining,omitempty"` // it takes no more keys
+	Since    time.Time `json:"since"`
 }
 
 // Handler is a handler or entity kind, and how it stands. Counts end at [eventstore.MaxCount].
@@ -91,10 +104,15 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	}
 	s := Status{
 		At: d.opts.Now().UTC(), Verdict: Healthy, StoreID: o.StoreID, Generation: uint64(o.StartGeneration), Unclean: o.Unclean,
-		Owner: ownerOf(o.Owner), Problems: []Problem{}, Handlers: []Handler{}, Categories: []Category{}, OpenJobs: o.Jobs,
+		Owner: d.ownerIn(&o), Problems: []Problem{}, Handlers: []Handler{}, Categories: []Category{}, OpenJobs: o.Jobs,
 	}
-	if d.opts.Live != nil {
-		s.Owner = &Owner{PID: os.Getpid(), Node: d.opts.Live.Node}
+	if len(o.Owners) > 1 {
+		for _, n := range o.Owners {
+			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node})
+		}
+	}
+	if live := d.opts.Live; live != nil && live.Members != nil {
+		s.Members = live.Members()
 	}
 	s.OwnerWords = ownerWords(s.Owner)
 	for i := range o.Handlers {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -28,7 +29,9 @@ type Explanation struct {
 	Units      []WhyUnit `json:"units"`
 	// Projections are the read models of the category that are halted or paused, for all its keys alike.
 	Projections []WhyProjection `json:"projections,omitempty"`
-	Words       string          `json:"words"` // one line: "1 of 2 readers of order:client-17 is stopped"
+	// Divergences are lanes of the key of which the broker has events that the store has not.
+	Divergences []Divergence `json:"divergences,omitempty"`
+	Words       string       `json:"words"` // one line: "1 of 2 readers of order:client-17 is stopped"
 }
 
 // WhyProjection is a read model that shows nothing new.
@@ -87,6 +90,15 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 		return Explanation{}, err
 	}
 	x := Explanation{At: d.opts.Now().UTC(), Category: q.Category, Key: q.Key, OwnerWords: ownerWords(by.owner), Units: []WhyUnit{}}
+	read := []string{q.Category}
+	for _, h := range r.Handlers {
+		if q.Category == "" && h.Name == q.Handler {
+			read = h.Categories
+		}
+	}
+	if x.Divergences, err = d.divergencesOf(ctx, read, q.Key); err != nil {
+		return Explanation{}, err
+	}
 	for _, name := range names {
 		s, err := d.unitState(ctx, event.Unit{Name: name, Key: q.Key})
 		if err != nil {
@@ -100,6 +112,7 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 			continue
 		}
 		x.Units = append(x.Units, WhyUnit{Unit: u, Because: d.reasons(&u), Behind: d.behind(&u), Next: d.steps(&u)})
+		x.diverges(&x.Units[len(x.Units)-1])
 	}
 	if err := d.explained(ctx, r, &x, q); err != nil {
 		return Explanation{}, err
@@ -114,7 +127,7 @@ func (d *Desk) Why(ctx context.Context, q WhyQuery) (Explanation, error) {
 
 // explained gives an error for a key of which there is nothing to explain.
 func (d *Desk) explained(ctx context.Context, r eventstore.Registered, x *Explanation, q WhyQuery) error {
-	if len(x.Units) > 0 {
+	if len(x.Units) > 0 || len(x.Divergences) > 0 {
 		return nil
 	}
 	if q.Category == "" {
@@ -187,18 +200,33 @@ func (x *Explanation) words() string {
 	}
 	switch {
 	case len(x.Units) == 0:
-		return "no handler reads " + what
+		return "no handler reads " + what + x.halts()
 	case x.Category == "":
 		u := &x.Units[0].Unit
-		return u.Handler + " " + u.Key + ": " + u.Words
+		return u.Handler + " " + u.Key + ": " + u.Words + x.halts()
 	case stopped == 0:
 		return fmt.Sprintf("nothing stops %s at %s", ofMany(len(x.Units), "reader", "readers"), what) + x.halts()
 	}
 	return fmt.Sprintf("%d of %s of %s %s stopped", stopped, ofMany(len(x.Units), "reader", "readers"), what, are(stopped)) + x.halts()
 }
 
-// halts says which projections are halted at the key.
+// diverges says of a unit which of its events wait because their lane diverged.
+func (x *Explanation) diverges(u *WhyUnit) {
+	for _, v := range x.Divergences {
+		for _, l := range u.Lanes {
+			if l.Lag > 0 && l.Category == v.At.Category && l.Backfill == v.At.Backfill {
+				u.Because[0] = strings.TrimSuffix(u.Because[0], notInTheWay)
+				u.Because = append(u.Because, fmt.Sprintf("%s diverged: of what is not applied, nothing that was not published before comes until a person decides about the lane", v.At.lane()))
+			}
+		}
+	}
+}
+
+// halts says which lanes of the key diverged, and which projections are halted at it.
 func (x *Explanation) halts() (words string) {
+	for _, v := range x.Divergences {
+		words += "; " + v.At.lane().String() + " diverged"
+	}
 	for _, p := range x.Projections {
 		if p.Here {
 			words += "; projection " + p.Name + " is halted at it"

@@ -72,6 +72,9 @@ func (v auditView) draw(p *page) {
 		}
 		if a.At != nil {
 			at = a.At.String()
+			if to == "" { // a lane, as an adoption is of one
+				to = lane(a.At.Category, a.At.Backfill) + " " + a.At.Key
+			}
 		}
 		if a.Job != 0 {
 			job = strconv.FormatInt(a.Job, 10)

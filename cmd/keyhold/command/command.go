@@ -40,7 +40,7 @@ func newCommand(o Options, env environment) *cobra.Command {
 		}
 	}
 	add("look", s.status(), s.why(), s.events(), s.audit())
-	add("act", s.partitions(), s.dead(), s.jobs(), s.handlersCommand(), s.projectionsCommand())
+	add("act", s.partitions(), s.dead(), s.jobs(), s.handlersCommand(), s.projectionsCommand(), s.lanes())
 	if o.Open == nil || o.Migrations != nil {
 		add("keep", s.migrate())
 	}

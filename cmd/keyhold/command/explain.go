@@ -73,6 +73,8 @@ func (r *run) moved(err *admin.MovedError) string {
 		v = jobView{Job: *err.Job}
 	case err.Handler != nil && err.Handler.Name != "":
 		v = handlersView{[]admin.Handler{*err.Handler}}
+	case err.Divergence != nil:
+		v = lanesView{admin.Page[admin.Divergence]{Items: []admin.Divergence{*err.Divergence}}}
 	case err.Projection != nil && err.Projection.Name != "":
 		v = projectionView{*err.Projection}
 	default:

@@ -71,6 +71,13 @@ func (v statusView) draw(p *page) {
 		about = clean(v.OwnerWords) + "; " + about
 	}
 	p.line(p.colours.dye(faint, about))
+	if len(v.Nodes) > 0 {
+		names := make([]string, len(v.Nodes))
+		for i := range v.Nodes {
+			names[i] = clean(v.Nodes[i].String())
+		}
+		p.line(p.colours.dye(faint, "nodes: "+strings.Join(names, ", ")))
+	}
 	for _, problem := range v.Problems {
 		if problem.Note && problem.Words == v.OwnerWords {
 			continue // said above
@@ -105,7 +112,7 @@ func (v statusView) draw(p *page) {
 
 func gravity(kind admin.ProblemKind) paint {
 	switch kind {
-	case admin.ProblemNobody, admin.ProblemHalted, admin.ProblemParking, admin.ProblemAbsent:
+	case admin.ProblemApart, admin.ProblemDiverged, admin.ProblemNobody, admin.ProblemHalted, admin.ProblemParking, admin.ProblemAbsent:
 		return bad
 	}
 	return wary

@@ -100,6 +100,8 @@ func screens() map[string]view {
 				{Kind: admin.ProblemUnclean, Note: true, Words: "the last program did not stop by itself"},
 			},
 			Categories: []admin.Category{{Name: "order", KeyField: "client_id", Partitions: 48211, Records: 1204331}, {Name: "order.commands", Commands: true, Partitions: 12, Records: 900}, {Name: "price", Buckets: 64, Partitions: 64, Records: 12}}}},
+		"status-nodes": statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: process 4711 (orders-0) and 1 more have the store open, nothing waits for a person",
+			OwnerWords: "process 4711 (orders-0) and 1 more have the store open", StoreID: "3f2a9c", Nodes: []admin.Owner{{PID: 12, Node: "orders-1"}, {PID: 4711, Node: "orders-0"}}, Handlers: handlers[:2]}},
 		"status-healthy":         statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: all handlers are up to date", OwnerWords: "process 4711 (orders@host) has the store open", StoreID: "3f2a9c", Generation: 1, Handlers: handlers[:2]}},
 		"status-empty":           statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Words: "healthy: there is nothing to do", OwnerWords: "nobody has the store open", StoreID: "3f2a9c"}},
 		"handlers":               handlersView{handlers},

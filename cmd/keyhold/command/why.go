@@ -55,6 +55,11 @@ func (v whyView) draw(p *page) {
 		}
 		drawSteps(p, u.Next)
 	}
+	for _, one := range v.Divergences {
+		p.blank()
+		p.line(p.colours.dye(bad, clean(one.Words)))
+		drawSteps(p, one.Next)
+	}
 	for _, one := range v.Projections {
 		p.blank()
 		p.line(p.colours.dye(paintOf(one.State), clean(one.Words)))
