@@ -22,6 +22,7 @@ type parts struct {
 		held   map[event.Part]event.Generation
 		floor  map[event.Part]event.Generation // that the next acquisition must be above: the store has it
 		free   map[event.Part]bool             // this node is second for it, and found it free the last time
+		until  map[event.Part]time.Time        // somebody's lease lasts, as this node saw it last
 		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
 		going  map[event.Part]bool             // asked for by whoever ranks first
 		lost   map[event.Part]event.Generation // not held any more, and the relay does not know yet
@@ -32,6 +33,7 @@ func newParts(n *Node) *parts {
 	p := &parts{n: n}
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
 	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]bool{}, map[event.Part]time.Time{}, map[event.Part]bool{}
+	p.mu.until = map[event.Part]time.Time{}
 	p.mu.lost = map[event.Part]event.Generation{}
 	return p
 }
@@ -113,7 +115,7 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 	var units []event.Unit
 	for i := range event.Parts {
 		part := event.Part(i)
-		if r := p.n.rank(part.Unit()); r < contenders && !p.holds(part) {
+		if r := p.n.rank(part.Unit()); r < contenders && !p.holds(part) && (r == 0 || !p.isHeld(part)) {
 			ranks[part] = r
 			asked, units = append(asked, part), append(units, part.Unit())
 		}
@@ -145,6 +147,14 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 	return soon
 }
 
+// isHeld reports that a part is not worth a look of a node that only stands by for it: when it looked last, the lease lasted until later than now. Who comes
+// first for the part looks all the same.
+func (p *parts) isHeld(part event.Part) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n.cfg.Now().Before(p.mu.until[part])
+}
+
 // look takes note of what was found and gives the parts to go for.
 func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.Part]int) (try []event.Part) {
 	now := p.n.cfg.Now()
@@ -168,6 +178,7 @@ func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.P
 			try = append(try, part)
 		}
 		p.mu.free[part] = free && ranks[part] > 0
+		p.mu.until[part] = now.Add(left[i])
 		if free {
 			delete(p.mu.wanted, part)
 		}
