@@ -47,7 +47,8 @@ var overviews = []check{
 		if got.Owner == nil || got.Owner.PID != os.Getpid() || got.Owner.Node == "" {
 			f.Fatalf("owner is %+v", got.Owner)
 		}
-		got.Owner = nil
+		f.same("owners", got.Owners, []eventstore.Owner{*got.Owner})
+		got.Owner, got.Owners = nil, nil
 		f.same("overview", got, eventstore.Overview{StoreID: f.id.StoreID, StartGeneration: f.id.StartGeneration})
 	}},
 	{"handlers and categories come in order of name, with what was declared", func(f *fixture) {
