@@ -53,8 +53,12 @@ type BrokerStreams interface {
 	Retire(ctx context.Context, lanes []Retire) []error
 	// Partitions tells how many keys of a category are live.
 	Partitions(ctx context.Context, category string) (int, error)
-	// Wanted gives runs that subscribers with another store miss in the streams of a category, each until it was served or withdrawn. Serve writes a run for the one
-	// who asked; no entries = they are nowhere any more, and the subscriber halts before them.
+	// Beginnings gives, of the lanes of a category that are live, the places behind which a new reader begins: that of the newest entry, or with from that before the
+	// first entry at or after that time. Lanes of which the stream does not tell, for what it has first is late enough itself, are left out.
+	Beginnings(ctx context.Context, category string, from *time.Time) ([]event.Position, error)
+	// Wanted gives what subscribers with another store want of the producer of a category, each until it was served or withdrawn. Serve writes a run for the one
+	// who asked; no entries = they are nowhere any more, and the subscriber halts before them. With Begin the run may begin anywhere above w.After, and no entries = the
+	// subscriber begins behind w.After, which the producer sets. What is Over is settled by serving it without entries.
 	Wanted(ctx context.Context, category string) ([]Wanted, error)
 	Serve(ctx context.Context, w Wanted, entries []event.Envelope) error
 }
@@ -101,6 +105,8 @@ type Appended struct {
 type Trim struct {
 	Lane    event.LaneRef
 	Through event.Sequence
+	// Subscribers of other stores that are known to the caller: the lane keeps what their groups have not acknowledged. Those that are registered are added to them.
+	Subscribers []string
 }
 
 // Retire names a lane that all subscribers have passed.
@@ -116,6 +122,12 @@ type Wanted struct {
 	Lane  event.LaneRef
 	After event.Sequence
 	ID    string // of the request
+	// Begin: it has no place in the lane yet, and begins with the first record at or after From that is kept. After is 0.
+	Begin bool
+	From  time.Time
+	// Over: the subscriber was removed, and reads nothing any more. Of Unit and Lane only name and category are set; StoreID is of the store that it had.
+	Over    bool
+	StoreID string
 }
 
 // Registrations say who produces a category and who reads it, for all applications that share the broker.
@@ -125,13 +137,13 @@ type Registrations interface {
 	Declare(ctx context.Context, d Declared) error
 	// Subscribers gives the registered subscribers of categories, by category, in order of name.
 	Subscribers(ctx context.Context, categories []string) (map[string][]Subscriber, error)
-	// Unregister removes a subscriber: nothing waits for it any more.
+	// Unregister removes a subscriber: nothing waits for it any more. Producers of other stores are told, by their Wanted.
 	Unregister(ctx context.Context, name string) error
 }
 
 // Declared is what one application declares.
 type Declared struct {
-	StoreID     string
+	StoreID     string // of the store that it works on, which is not to be the producer of a category that is declared without one
 	Categories  []Produced
 	Subscribers []Subscriber
 }
@@ -150,6 +162,9 @@ type Subscriber struct {
 	Category string
 	StoreID  string // of the store that keeps its checkpoints
 	Kind     string // "handler", "entity", ...
+	// Begins, in what is declared for a category that another store produces, is from when on it reads lanes in which it has no place and whose first entries are
+	// gone; zero = with the first that is kept. Nobody else is told, and Subscribers leaves it out.
+	Begins time.Time
 }
 
 // DeclaredError: a declaration does not agree with one that the broker holds.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -23,7 +24,8 @@ type Broker struct {
 		owner   string // "" unless connected
 		records eventstore.Records
 		storeID string
-		trusted string // memory
+		trusted string                     // memory
+		begins  map[subscription]time.Time // as declared
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/partitions/partitionstest"
 	"github.com/keyhold/keyhold/transport"
@@ -29,8 +28,8 @@ func TestBrokerInMemory(t *testing.T) {
 		return brokertest.Harness{
 			Broker: node("a", store, id),
 			Other:  func(*testing.T) brokertest.Leasing { return node("b", store, id) },
-			Foreign: func(_ *testing.T, id string) brokertest.Leasing {
-				return node("c", memory.Open(), eventstore.Identity{StoreID: id})
+			Foreign: func(_ *testing.T, store eventstore.Store, id string) brokertest.Leasing {
+				return node("c", store, eventstore.Identity{StoreID: id})
 			},
 			Pass:     func(_ *testing.T, d time.Duration) { server.Pass(d) },
 			Forget:   func(*testing.T) { server.Forget() },

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -132,7 +133,8 @@ type part struct {
 	after   event.Sequence
 	lost    event.Sequence // up to here
 	foreign bool
-	asked   bool // of the producer, who did not answer yet
+	asked   bool           // of the producer, who did not answer yet
+	place   event.Sequence // where the unit begins, which had none; 0 = it has one
 	entries []event.Envelope
 }
 
@@ -159,6 +161,9 @@ func (p *port) read(ctx context.Context, op string, h partitions.Held, above []e
 		return nil
 	})
 	if err != nil {
+		return partitions.Fetched{}, err
+	}
+	if err := p.begin(ctx, h, parts); err != nil {
 		return partitions.Fetched{}, err
 	}
 	return p.join(ctx, parts, most)
@@ -194,7 +199,13 @@ func (p *port) take(parts []part, u event.Unit, pos event.Position, ack bool, ow
 // missing takes the run that the producer wrote, or asks for it.
 func (p *port) missing(next *part, u event.Unit) {
 	at := place{u, next.lane}
-	if got := p.mu.served[at]; got != nil && got.after == next.after {
+	from, begins := p.begins(u.Name, next)
+	got := p.mu.served[at]
+	if got != nil && got.begin && begins && got.after > 0 {
+		next.place = got.after
+		return
+	}
+	if got != nil && got.after == next.after && (!got.begin || len(got.entries) > 0) {
 		for i := range got.entries {
 			if got.entries[i].Sequence <= next.lost {
 				next.entries = append(next.entries, got.entries[i])
@@ -205,8 +216,38 @@ func (p *port) missing(next *part, u event.Unit) {
 	next.asked = true
 	if w, open := p.mu.wanted[at]; !open || w.After != next.after {
 		p.mu.asked++
-		p.mu.wanted[at] = transport.Wanted{Unit: u, Lane: next.lane, After: next.after, ID: strconv.Itoa(p.mu.asked)}
+		p.mu.wanted[at] = transport.Wanted{Unit: u, Lane: next.lane, After: next.after, Begin: begins, From: from, ID: strconv.Itoa(p.mu.asked)}
 	}
+}
+
+// begins tells from when on a unit begins that has no place in a lane.
+func (p *port) begins(name string, next *part) (from time.Time, begins bool) {
+	p.own.Lock()
+	defer p.own.Unlock()
+	from, begins = p.own.begins[subscription{name, next.lane.Category}]
+	return from, begins && next.after == 0
+}
+
+// begin sets the places of a unit in its store, and gives it up.
+func (p *port) begin(ctx context.Context, h partitions.Held, parts []part) error {
+	records, _ := p.bound()
+	for i := range parts {
+		if parts[i].place == 0 {
+			continue
+		}
+		store, ok := records.(eventstore.Beginner)
+		if !ok {
+			return errors.New("broker in memory: the store that is bound takes no places")
+		}
+		_, err := store.Begin("broker in memory").Commit(ctx, eventstore.Changes{
+			Fence: eventstore.Fence{Unit: h.Unit, Generation: h.Generation}, Advance: []eventstore.Advance{{Lane: parts[i].lane, To: parts[i].place}},
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(p.Release(ctx, h, false), fmt.Errorf("%s begins anew: %w", h.Unit, partitions.ErrFenced))
+	}
+	return nil
 }
 
 // join makes one answer of the parts, reading from the store what streams lost.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/transport"
@@ -21,6 +22,7 @@ type stream struct {
 type run struct {
 	after   event.Sequence
 	entries []event.Envelope
+	begin   bool // after is the place of one who had none
 }
 
 func (s *stream) newest() event.Sequence {
@@ -104,7 +106,11 @@ func (b *Broker) Trim(ctx context.Context, lanes []transport.Trim) []error {
 	for i, t := range lanes {
 		errs[i] = b.do(ctx, Call{Op: "trim", Lane: t.Lane}, func() error {
 			if st := b.mu.streams[t.Lane]; st.newest() > 0 {
-				st.cut(min(t.Through, st.newest()-1))
+				through := min(t.Through, st.newest()-1)
+				for _, name := range b.holders(t) {
+					through = min(through, st.passed[name])
+				}
+				st.cut(through)
 			}
 			return nil
 		})
@@ -152,6 +158,42 @@ func (b *Broker) Partitions(ctx context.Context, category string) (int, error) {
 	return n, err
 }
 
+// holders are the subscribers of other stores than the one that this node works on.
+func (b *Broker) holders(t transport.Trim) []string {
+	_, own := b.bound()
+	names := slices.Clone(t.Subscribers)
+	for at, s := range b.mu.subscribers {
+		if at.category == t.Lane.Category && own != "" && s.StoreID != own {
+			names = append(names, at.name)
+		}
+	}
+	return names
+}
+
+// Beginnings implements [transport.BrokerStreams].
+func (b *Broker) Beginnings(ctx context.Context, category string, from *time.Time) ([]event.Position, error) {
+	var places []event.Position
+	err := b.do(ctx, Call{Op: "beginnings"}, func() error {
+		for lane, st := range b.mu.streams {
+			at := st.newest()
+			if from != nil && at > 0 {
+				first := slices.IndexFunc(st.entries, func(e event.Envelope) bool { return e.Time.IsZero() || !e.Time.Before(*from) })
+				switch {
+				case first == 0:
+					at = 0
+				case first > 0:
+					at = st.entries[first].Sequence - 1
+				}
+			}
+			if lane.Category == category && at > 0 {
+				places = append(places, event.Position{Lane: lane, Sequence: at, EventID: st.entries[at-st.entries[0].Sequence].ID})
+			}
+		}
+		return nil
+	})
+	return places, err
+}
+
 // Wanted implements [transport.BrokerStreams].
 func (b *Broker) Wanted(ctx context.Context, category string) ([]transport.Wanted, error) {
 	var found []transport.Wanted
@@ -176,7 +218,13 @@ func (b *Broker) Serve(ctx context.Context, w transport.Wanted, entries []event.
 			return nil // withdrawn, or served by another
 		}
 		delete(b.mu.wanted, at)
-		b.mu.served[at] = &run{after: w.After, entries: slices.Clone(entries)}
+		if w.Over {
+			return nil
+		}
+		if w.Begin && len(entries) > 0 {
+			w.After = entries[0].Sequence - 1
+		}
+		b.mu.served[at] = &run{after: w.After, entries: slices.Clone(entries), begin: w.Begin}
 		b.mark(w.Unit)
 		woken = true
 		return nil

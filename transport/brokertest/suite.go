@@ -34,8 +34,8 @@ type Harness struct {
 	Broker Leasing
 	// Other gives that of another node on the same broker, bound to the same store.
 	Other func(t *testing.T) Leasing
-	// Foreign gives that of a node of another application, with an empty store of another id. nil: those are not tested.
-	Foreign func(t *testing.T, id string) Leasing
+	// Foreign gives that of a node of another application, bound to the store that the suite gives, of another id. nil: those are not tested.
+	Foreign func(t *testing.T, store eventstore.Store, id string) Leasing
 	// Pass lets d pass for leases and members.
 	Pass func(t *testing.T, d time.Duration)
 	// Forget makes the broker lose its memory.

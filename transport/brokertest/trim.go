@@ -1,8 +1,13 @@
 package brokertest
 
 import (
+	"context"
+	"errors"
+	"time"
+
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -160,6 +165,82 @@ var missing = []check{
 			s.Errorf("got %+v, %v; want a gap", got, err)
 		}
 	}},
+	{"One who has no place in a lane asks where it begins, and begins with the first that is kept", func(s *suite) {
+		s.begun(2, func(*transport.Wanted) []event.Envelope { return s.entries(orders, 3, 4) })
+	}},
+	{"Where nothing is kept, it begins with what is to come", func(s *suite) {
+		s.begun(6, func(w *transport.Wanted) []event.Envelope {
+			w.After = 6
+			return nil
+		})
+	}},
+	{"The producer is told that a subscriber of another store is gone, once", func(s *suite) {
+		port, h := s.misses()
+		s.must("release", port.Release(s.Context(), h, false))
+		s.must("unregister", s.Broker.Unregister(s.Context(), "billing"))
+		over := func() (all []transport.Wanted) {
+			wanted, err := s.Broker.Wanted(s.Context(), "order")
+			s.must("wanted", err)
+			for _, w := range wanted {
+				if w.Over {
+					all = append(all, w)
+				}
+			}
+			return all
+		}
+		told := over()
+		if len(told) != 1 || told[0].Unit.Name != "billing" || told[0].StoreID != "another-store" || told[0].Lane.Category != "order" {
+			s.Fatalf("told %+v", told)
+		}
+		s.must("settle", s.Broker.Serve(s.Context(), told[0], nil))
+		s.same("after it was settled", 0, len(over()))
+	}},
+	{"The producer is not told of its own", func(s *suite) {
+		own := s.id.StoreID
+		s.must("declare", s.Broker.Declare(s.Context(), transport.Declared{StoreID: own, Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: own}},
+			Subscribers: []transport.Subscriber{{Name: "shipping", Category: "order", StoreID: own, Kind: "handler"}}}))
+		s.must("unregister", s.Broker.Unregister(s.Context(), "shipping"))
+		wanted, err := s.Broker.Wanted(s.Context(), "order")
+		s.must("wanted", err)
+		s.same("wanted", 0, len(wanted))
+	}},
+	{"A trim leaves what a subscriber of another store has not acknowledged, registered or named", func(s *suite) {
+		port, h := s.misses()
+		s.must("release", port.Release(s.Context(), h, false))
+		trim := func(subscribers ...string) {
+			s.each("trim", s.Broker.Trim(s.Context(), []transport.Trim{{Lane: orders, Through: 5, Subscribers: subscribers}}), nil)
+		}
+		trim()
+		s.same("registered", s.entries(orders, 5, 6), s.read(orders, 4))
+		s.must("unregister", s.Broker.Unregister(s.Context(), "billing"))
+		trim("audit")
+		s.same("named", s.entries(orders, 5, 6), s.read(orders, 4))
+		trim()
+		s.same("nobody's", s.entries(orders, 6, 6), s.read(orders, 5))
+	}},
+	{"The beginnings of a category are behind the newest entries, or before the first that are late enough", func(s *suite) {
+		for i, lane := range []event.LaneRef{orders, others} {
+			run := s.entries(lane, 4, 7)
+			for k := range run {
+				run[k].Time = beginning.Add(time.Duration(k-2*i) * time.Hour) // of orders all are late enough
+			}
+			s.append(transport.Append{Lane: lane, Start: true, Entries: run})
+		}
+		now, err := s.Broker.Beginnings(s.Context(), "order", nil)
+		s.must("beginnings", err)
+		s.places(map[event.LaneRef]event.Sequence{orders: 7, others: 7}, now)
+		from := beginning
+		some, err := s.Broker.Beginnings(s.Context(), "order", &from)
+		s.must("beginnings", err)
+		s.places(map[event.LaneRef]event.Sequence{others: 5}, some)
+		from = beginning.Add(24 * time.Hour)
+		late, err := s.Broker.Beginnings(s.Context(), "order", &from)
+		s.must("beginnings", err)
+		s.places(map[event.LaneRef]event.Sequence{orders: 7, others: 7}, late)
+		none, err := s.Broker.Beginnings(s.Context(), "payment", nil)
+		s.must("beginnings", err)
+		s.places(nil, none)
+	}},
 	{"Nothing is wanted of other categories", func(s *suite) {
 		s.misses()
 		wanted, err := s.Broker.Wanted(s.Context(), "payment")
@@ -172,18 +253,81 @@ var missing = []check{
 // misses makes a subscriber of another application that misses what lies before a stream, and has asked for it.
 func (s *suite) misses() (partitions.Port, partitions.Held) {
 	s.Helper()
-	if s.Foreign == nil {
-		s.Skip("this harness has no application with another store")
-	}
-	s.must("declare", s.Broker.Declare(s.Context(), transport.Declared{StoreID: s.id.StoreID, Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: s.id.StoreID}}}))
-	b := s.connected(s.Foreign(s.T, "another-store"))
-	s.must("declare", b.Declare(s.Context(), transport.Declared{StoreID: "another-store", Categories: []transport.Produced{{Category: "order", KeyField: "id"}},
-		Subscribers: []transport.Subscriber{{Name: "billing", Category: "order", StoreID: "another-store", Kind: "handler"}}}))
+	b, _, h := s.abroad()
 	s.start(orders, 5, 6)
-	h := s.acquire(b, billing)
 	got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: 1, EventID: entryID(orders, 1)}}, 10)
 	if err == nil && (got.Gap || len(got.Entries) > 0) {
 		s.Fatalf("got %+v while the producer is asked", got)
 	}
 	return b.Port(), h
+}
+
+// beginning is from when on billing begins.
+var beginning = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// begun has the producer answer a subscriber of another application that has no place in a lane whose stream has lost its beginning, and looks where it begins.
+func (s *suite) begun(want event.Sequence, serve func(*transport.Wanted) []event.Envelope) {
+	s.Helper()
+	b, store, h := s.abroad()
+	s.start(orders, 5, 6)
+	if got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders}}, 10); err == nil && (got.Gap || len(got.Entries) > 0) {
+		s.Fatalf("got %+v while the producer is asked", got)
+	}
+	wanted, err := s.Broker.Wanted(s.Context(), "order")
+	s.must("wanted", err)
+	if len(wanted) != 1 || !wanted[0].Begin || wanted[0].Unit != billing || wanted[0].After != 0 || !wanted[0].From.Equal(beginning) {
+		s.Fatalf("got %+v, want where billing begins from %v on", wanted, beginning)
+	}
+	run := serve(&wanted[0])
+	s.must("serve", s.Broker.Serve(s.Context(), wanted[0], run))
+	if _, err = b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders}}, 10); !errors.Is(err, partitions.ErrFenced) {
+		s.Fatalf("got %v, want that the unit is to recover", err)
+	}
+	known, err := store.Recover(s.Context(), []eventstore.Ask{{Unit: billing, Lanes: []event.LaneRef{orders}}})
+	s.must("recover", err)
+	s.same("place", want, known[0].Checkpoints[0].Sequence)
+	h = s.acquire(b, billing)
+	got, err := b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: want}}, 10)
+	s.must("fetch", err)
+	if len(run) == 0 {
+		s.same("what is to come", 0, len(got.Entries))
+		return
+	}
+	if len(got.Entries) == 0 {
+		s.Fatalf("got %+v, want what was served", got)
+	}
+	s.same("the first", s.entries(orders, want+1, want+event.Sequence(len(got.Entries))), got.Entries)
+}
+
+// places compares beginnings with what is wanted.
+func (s *suite) places(want map[event.LaneRef]event.Sequence, got []event.Position) {
+	s.Helper()
+	found := make(map[event.LaneRef]event.Sequence)
+	for _, at := range got {
+		found[at.Lane] = at.Sequence
+		if at.EventID != entryID(at.Lane, at.Sequence) {
+			s.Errorf("%s #%d is event %q", at.Lane, at.Sequence, at.EventID)
+		}
+	}
+	s.same("places", want, found)
+}
+
+// abroad makes an application with another store, whose handler billing holds its unit.
+func (s *suite) abroad() (Leasing, eventstore.Store, partitions.Held) {
+	s.Helper()
+	if s.Foreign == nil {
+		s.Skip("this harness has no application with another store")
+	}
+	theirs := memory.Open()
+	_, err := theirs.Start(s.Context(), eventstore.StartOptions{Node: "theirs", Relayed: true})
+	s.must("start their store", err)
+	s.Cleanup(func() { _ = theirs.Stop(context.WithoutCancel(s.Context())) })
+	s.must("declare", s.Broker.Declare(s.Context(), transport.Declared{StoreID: s.id.StoreID, Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: s.id.StoreID}}}))
+	b := s.connected(s.Foreign(s.T, theirs, "another-store"))
+	s.must("declare", b.Declare(s.Context(), transport.Declared{StoreID: "another-store", Categories: []transport.Produced{{Category: "order", KeyField: "id"}},
+		Subscribers: []transport.Subscriber{{Name: "billing", Category: "order", StoreID: "another-store", Kind: "handler", Begins: beginning}}}))
+	h := s.acquire(b, billing)
+	_, err = theirs.Raise(s.Context(), []eventstore.Ask{{Unit: h.Unit, Generation: h.Generation}})
+	s.must("raise", err)
+	return b, theirs, h
 }

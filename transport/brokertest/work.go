@@ -114,7 +114,7 @@ func (b *Broker) Declare(ctx context.Context, d transport.Declared) error {
 	return b.do(ctx, Call{Op: "declare"}, func() error {
 		var faults []error
 		for i := range d.Categories {
-			faults = append(faults, b.disagreesOn(&d.Categories[i])...)
+			faults = append(faults, b.disagreesOn(&d.Categories[i], d.StoreID)...)
 		}
 		for i := range d.Subscribers {
 			faults = append(faults, b.disagreesWith(&d.Subscribers[i])...)
@@ -129,14 +129,25 @@ func (b *Broker) Declare(ctx context.Context, d transport.Declared) error {
 			b.mu.categories[c.Category] = c
 		}
 		for _, s := range d.Subscribers {
+			b.begin(s)
+			s.Begins = time.Time{}
 			b.mu.subscribers[subscription{s.Name, s.Category}] = s
 		}
 		return nil
 	})
 }
 
+func (b *Broker) begin(s transport.Subscriber) {
+	b.own.Lock()
+	defer b.own.Unlock()
+	if b.own.begins == nil {
+		b.own.begins = make(map[subscription]time.Time)
+	}
+	b.own.begins[subscription{s.Name, s.Category}] = s.Begins
+}
+
 // disagreesOn compares a category with what is held.
-func (s *Server) disagreesOn(c *transport.Produced) []error {
+func (s *Server) disagreesOn(c *transport.Produced, own string) []error {
 	held, known := s.mu.categories[c.Category]
 	if !known {
 		return nil
@@ -153,6 +164,9 @@ func (s *Server) disagreesOn(c *transport.Produced) []error {
 	}
 	if held.StoreID != "" && c.StoreID != "" && held.StoreID != c.StoreID {
 		fault("store "+c.StoreID, "store "+held.StoreID, "one store produces a category: give the other one another name")
+	}
+	if c.StoreID == "" && held.StoreID != "" && held.StoreID == own {
+		fault("events of another application than that of store "+own, "store "+held.StoreID, "what a store produces is its own")
 	}
 	return faults
 }
@@ -197,7 +211,15 @@ func (b *Broker) Subscribers(ctx context.Context, categories []string) (map[stri
 // Unregister implements [transport.Registrations].
 func (b *Broker) Unregister(ctx context.Context, name string) error {
 	return b.do(ctx, Call{Op: "unregister"}, func() error {
-		maps.DeleteFunc(b.mu.subscribers, func(at subscription, _ transport.Subscriber) bool { return at.name == name })
+		maps.DeleteFunc(b.mu.subscribers, func(at subscription, s transport.Subscriber) bool {
+			if at.name == name && b.mu.categories[at.category].StoreID != s.StoreID {
+				over := transport.Wanted{Unit: event.Unit{Name: name}, Lane: event.LaneRef{Category: at.category}, Over: true, StoreID: s.StoreID}
+				b.mu.asked++
+				over.ID = strconv.Itoa(b.mu.asked)
+				b.mu.wanted[place{over.Unit, over.Lane}] = over
+			}
+			return at.name == name
+		})
 		delete(b.mu.busy, name)
 		delete(b.mu.halted, name)
 		return nil

@@ -32,7 +32,8 @@ func (t *Transport) SetManyPartitions(n int) { t.manyPartitions = n }
 
 // Missing asks for what a unit misses.
 func (t *Transport) Missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, most int) ([]event.Envelope, bool, error) {
-	return t.conn.Load().missing(ctx, u, lane, after, most)
+	got, err := t.conn.Load().missing(ctx, u, lane, after, nil, most)
+	return got.entries, got.gone, err
 }
 
 // After has f run once, after the first call whose first word is that and before whatever follows it.

@@ -2,9 +2,12 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
 )
 
@@ -63,11 +66,46 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 // when there is an answer.
 func (p *port) asked(ctx context.Context, r *reading, i int) (run []event.Envelope, missing bool, err error) {
 	lane, after := r.lanes[i].ref, r.above[i].Sequence
-	run, gone, err := p.c.missing(ctx, r.unit, lane, after, r.most)
-	if err == nil && len(run) == 0 && !gone {
-		err = fmt.Errorf("%s has lost what comes after %d: the application that produces it was asked for that", lane, after)
+	var begin *time.Time
+	if after == 0 {
+		begin = p.t.begin(r.unit.Name, lane.Category)
 	}
-	return run, gone, err
+	got, err := p.c.missing(ctx, r.unit, lane, after, begin, r.most)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case got.place > 0:
+		return nil, false, p.place(ctx, r, lane, got.place)
+	case len(got.entries) == 0 && !got.gone:
+		return nil, false, fmt.Errorf("%s has lost what comes after %d: the application that produces it was asked for that", lane, after)
+	}
+	return got.entries, got.gone, nil
+}
+
+// place sets where a unit begins in a lane in which it has no place, and gives the lease up: the unit takes it again, and recovers there.
+func (p *port) place(ctx context.Context, r *reading, lane event.LaneRef, at event.Sequence) error {
+	bound := p.t.bound.Load()
+	if bound == nil {
+		return errNotConnected
+	}
+	_, err := bound.places.Begin("place of "+r.unit.String()).Commit(ctx, eventstore.Changes{
+		Fence:   eventstore.Fence{Unit: r.unit, Generation: r.generation},
+		Advance: []eventstore.Advance{{Lane: lane, To: at}},
+	})
+	if moved := new(eventstore.CheckpointError); errors.As(err, &moved) {
+		err = nil // it has one
+	}
+	h := partitions.Held{Unit: r.unit, Generation: r.generation}
+	switch {
+	case errors.Is(err, eventstore.ErrStale):
+		return p.fenced(h)
+	case err != nil:
+		return fmt.Errorf("note that %s begins behind %d: %w", lane, at, err)
+	}
+	if err := p.Release(ctx, h, false); err != nil && !errors.Is(err, partitions.ErrFenced) {
+		return err
+	}
+	return p.fenced(h)
 }
 
 // stored reads the store, which may have purged it, or never had it: the category may be another application's.

@@ -2,10 +2,12 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/transport"
@@ -25,20 +27,50 @@ func requestField(u event.Unit, lane event.Lane) string {
 	return u.Name + ":" + lane.String() + ":" + u.Key
 }
 
+// requestValue says after which sequence the run is to begin; who has no place yet asks from when on.
+func requestValue(after event.Sequence, begin *time.Time) string {
+	switch {
+	case begin == nil:
+		return after.String()
+	case begin.IsZero():
+		return after.String() + beginning + "0"
+	}
+	return after.String() + beginning + strconv.FormatInt(begin.UnixMilli(), 10)
+}
+
+const (
+	beginning = " from " // between a sequence and milliseconds since 1970
+	over      = "over"   // in place of a lane
+)
+
+// overField tells, with a store as value, that a subscriber of that store was removed.
+func overField(name string) string { return name + ":" + over + ":" }
+
 // parseRequest takes a request apart; false: nobody who keeps to docs/wire.md wrote it.
 func parseRequest(category, field, value string) (transport.Wanted, bool) {
 	name, rest, one := strings.Cut(field, ":")
 	lane, key, two := strings.Cut(rest, ":")
-	after, err := strconv.ParseUint(value, 10, 64)
+	place, from, begin := strings.Cut(value, beginning)
+	after, err := strconv.ParseUint(place, 10, 64)
 	ref := event.LaneRef{Category: category, Key: key}
+	w := transport.Wanted{Unit: event.Unit{Name: name, Key: key}, After: event.Sequence(after), Begin: begin, ID: field + " " + value}
+	if begin {
+		ms, bad := strconv.ParseInt(from, 10, 64)
+		if err = errors.Join(err, bad); ms != 0 {
+			w.From = time.UnixMilli(ms).UTC()
+		}
+	}
 	switch lane {
+	case over:
+		return transport.Wanted{Unit: w.Unit, Lane: ref, Over: true, StoreID: value, ID: w.ID}, key == ""
 	case event.Primary.String():
 	case event.Backfill.String():
 		ref.Lane = event.Backfill
 	default:
 		return transport.Wanted{}, false
 	}
-	return transport.Wanted{Unit: event.Unit{Name: name, Key: key}, Lane: ref, After: event.Sequence(after), ID: field + " " + value}, one && two && err == nil
+	w.Lane = ref
+	return w, one && two && err == nil
 }
 
 // Wanted implements [transport.BrokerStreams].
@@ -80,19 +112,34 @@ func (t *Transport) Serve(ctx context.Context, w transport.Wanted, entries []eve
 	if err != nil {
 		return fault(err)
 	}
+	if w.Over {
+		settle := &call{script: scriptSettle, keys: []string{requests}, args: []any{overField(w.Unit.Name), w.StoreID}}
+		if _, err := c.servers.run(ctx, onWork, settle); err != nil {
+			return fault(err)
+		}
+		return nil
+	}
 	run, err := c.names.Build(event.Name{Kind: event.NameMissingRun, Owner: w.Unit.Name, Key: w.Unit.Key})
 	if err != nil {
 		return fault(err)
 	}
-	field, after := requestField(w.Unit, w.Lane.Lane), w.After.String()
+	field := requestField(w.Unit, w.Lane.Lane)
+	value := strings.TrimPrefix(w.ID, field+" ")
 	ask := &call{keys: []string{requests}, args: []any{"hmget", requests, field}}
 	if _, err := c.servers.run(ctx, onWork, ask); err != nil {
 		return fault(err)
 	}
-	if now, ok := list(ask.reply, 1); !ok || now[0] != after || w.ID != field+" "+after {
+	if now, ok := list(ask.reply, 1); !ok || now[0] != value {
 		return nil // withdrawn, or served by another
 	}
-	serve := &call{script: scriptServe, keys: []string{run}, args: []any{w.Lane.Category, w.Lane.Lane.String(), after, t.cfg.RetireAfter.Milliseconds()}}
+	after, begin := w.After, ""
+	if w.Begin {
+		begin = "1"
+		if len(entries) > 0 {
+			after = entries[0].Sequence - 1
+		}
+	}
+	serve := &call{script: scriptServe, keys: []string{run}, args: []any{w.Lane.Category, w.Lane.Lane.String(), after.String(), t.cfg.RetireAfter.Milliseconds(), begin}}
 	for i := range entries[:min(len(entries), maxRun)] {
 		values := encodeEntry(&entries[i])
 		serve.args = append(append(serve.args, entryID(entries[i].Sequence), len(values)), values...)
@@ -103,7 +150,7 @@ func (t *Transport) Serve(ctx context.Context, w transport.Wanted, entries []eve
 		}
 		return fault(err)
 	}
-	calls := []*call{c.marks(w.Unit.Name, []string{w.Unit.Key}, true), {script: scriptSettle, keys: []string{requests}, args: []any{field, after}}}
+	calls := []*call{c.marks(w.Unit.Name, []string{w.Unit.Key}, true), {script: scriptSettle, keys: []string{requests}, args: []any{field, value}}}
 	c.servers.runAll(ctx, onWork, calls)
 	for _, one := range calls {
 		if one.err != nil {
@@ -113,11 +160,18 @@ func (t *Transport) Serve(ctx context.Context, w transport.Wanted, entries []eve
 	return nil
 }
 
-// missing gives entries of a lane after a sequence, up to max, from the run that its producer wrote for the unit, and asks for it where there is none. gone: the producer
-// says that they are nowhere any more. Neither: it has not answered yet; it marks the unit when it does.
-func (c *connection) missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, max int) (entries []event.Envelope, gone bool, err error) {
-	fault := func(err error) ([]event.Envelope, bool, error) {
-		return nil, false, fmt.Errorf("ask for what %s misses of %s: %w", u, lane, err)
+// found is what a producer answered, so far.
+type found struct {
+	entries []event.Envelope
+	place   event.Sequence // behind which the unit begins, which had no place; 0 = it has one
+	gone    bool           // the producer says that what comes next is nowhere any more
+}
+
+// missing gives entries of a lane after a sequence, up to max, from the run that its producer wrote for the unit, and asks for it where there is none. Nothing found: the producer
+// has not answered yet; it marks the unit when it does. begin: from when on the unit begins, which has no place in the lane yet.
+func (c *connection) missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, begin *time.Time, max int) (found, error) {
+	fault := func(err error) (found, error) {
+		return found{}, fmt.Errorf("ask for what %s misses of %s: %w", u, lane, err)
 	}
 	run, err := c.names.Build(event.Name{Kind: event.NameMissingRun, Owner: u.Name, Key: u.Key})
 	if err != nil {
@@ -133,18 +187,23 @@ func (c *connection) missing(ctx context.Context, u event.Unit, lane event.LaneR
 	if head.err != nil || body.err != nil {
 		return fault(firstError(head.err, body.err))
 	}
-	if begins, ok := runOf(head.reply, lane); ok && begins <= after {
-		if entries, err = runEntries(body.reply, lane, after); err != nil {
+	begins, places, ok := runOf(head.reply, lane)
+	switch {
+	case ok && places && begin != nil && begins > after:
+		return found{place: begins}, nil
+	case ok && begins <= after:
+		entries, err := runEntries(body.reply, lane, after)
+		if err != nil {
 			return fault(err)
 		}
-		if len(entries) > 0 || begins == after {
-			return entries, len(entries) == 0, nil
+		if len(entries) > 0 || begins == after && !places {
+			return found{entries: entries, gone: len(entries) == 0}, nil
 		}
 	}
-	if _, err := c.servers.number(ctx, requests, "hset", requests, requestField(u, lane.Lane), after.String()); err != nil {
+	if _, err := c.servers.number(ctx, requests, "hset", requests, requestField(u, lane.Lane), requestValue(after, begin)); err != nil {
 		return fault(err)
 	}
-	return nil, false, nil
+	return found{}, nil
 }
 
 func firstError(errs ...error) error {
@@ -156,19 +215,19 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// runOf reads the first entry of a run: the sequence after which it begins, if it is of that lane.
-func runOf(reply any, lane event.LaneRef) (event.Sequence, bool) {
+// runOf reads the first entry of a run: the sequence after which it begins, if it is of that lane, and whether that is the place of one who had none.
+func runOf(reply any, lane event.LaneRef) (after event.Sequence, places, ok bool) {
 	found, ok := list(reply, 1)
 	if !ok {
-		return 0, false
+		return 0, false, false
 	}
 	entry, ok := list(found[0], 2)
 	if !ok {
-		return 0, false
+		return 0, false, false
 	}
 	fields, ok := pairs(entry[1])
-	after, err := strconv.ParseUint(fields["after"], 10, 64)
-	return event.Sequence(after), ok && err == nil && fields["category"] == lane.Category && fields["lane"] == lane.Lane.String()
+	n, err := strconv.ParseUint(fields["after"], 10, 64)
+	return event.Sequence(n), fields["begin"] == "1", ok && err == nil && fields["category"] == lane.Category && fields["lane"] == lane.Lane.String()
 }
 
 // runEntries reads the entries of a run that follow a sequence without a gap.

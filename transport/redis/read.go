@@ -29,10 +29,11 @@ const (
 
 // reading is what a read asks.
 type reading struct {
-	unit  event.Unit
-	above []event.Position
-	most  int
-	ack   bool // above are durable checkpoints
+	unit       event.Unit
+	generation event.Generation
+	above      []event.Position
+	most       int
+	ack        bool // above are durable checkpoints
 
 	lanes []*laneTenure // of above
 	modes []int
@@ -42,12 +43,12 @@ type reading struct {
 // Fetch reads the primary lanes of the unit, and its backfill lanes only when no primary lane has anything. Between lanes of one kind the entry with the earliest
 // Time comes first. It gives less than max where entries are large.
 func (p *port) Fetch(ctx context.Context, h partitions.Held, above []event.Position, max int) (partitions.Fetched, error) {
-	return p.serve(ctx, h, reading{unit: h.Unit, above: above, most: max})
+	return p.serve(ctx, h, reading{unit: h.Unit, generation: h.Generation, above: above, most: max})
 }
 
 // Advance acknowledges and fetches in one step. Drained means that the key has left the set of busy ones: the next entry wakes the unit.
 func (p *port) Advance(ctx context.Context, h partitions.Held, done []event.Position, max int) (partitions.Fetched, error) {
-	return p.serve(ctx, h, reading{unit: h.Unit, above: done, most: max, ack: true})
+	return p.serve(ctx, h, reading{unit: h.Unit, generation: h.Generation, above: done, most: max, ack: true})
 }
 
 func (p *port) serve(ctx context.Context, h partitions.Held, r reading) (partitions.Fetched, error) {

@@ -23,6 +23,7 @@ type Transport struct {
 
 	births         births
 	foreigners     sync.Map        // by category that was declared: bool, it is another store's
+	begins         sync.Map        // by subscription that was declared: time.Time, from when on it begins
 	watching       lifecycle.Group // for wakes, and for losses
 	manyPartitions int             // of one category, above which the node is told
 	signals        struct {        // for tests
@@ -34,6 +35,7 @@ type Transport struct {
 // binding is what Bind gave.
 type binding struct {
 	records eventstore.Records
+	places  eventstore.Beginner // of units of work that set a place
 	id      eventstore.Identity
 	keys    event.KeyRules
 }
@@ -59,7 +61,7 @@ func New(cfg Config) *Transport {
 // Bind gives the transport its store, from which it reads what streams have lost, for one start of it: call it after each start of the store and
 // before Connect. keys are the rules of the application.
 func (t *Transport) Bind(store eventstore.Store, id eventstore.Identity, keys event.KeyRules) {
-	t.bound.Store(&binding{records: store, id: id, keys: keys})
+	t.bound.Store(&binding{records: store, places: store, id: id, keys: keys})
 }
 
 // Name is "redis".

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/transport"
@@ -30,6 +31,7 @@ const (
 type declaration struct {
 	hash, field, value string
 	conflict           func(theirs string) *transport.DeclaredError // nil: the value counts, whatever is there
+	not                bool                                         // it must not be that value
 }
 
 // Declare implements [transport.Registrations]. On a Cluster, where hashes are on different servers, everything is compared before anything is set; another program that
@@ -41,7 +43,7 @@ func (t *Transport) Declare(ctx context.Context, d transport.Declared) error {
 	}
 	var all []declaration
 	for i := range d.Categories {
-		fields, err := c.declareCategory(&d.Categories[i])
+		fields, err := c.declareCategory(&d.Categories[i], d.StoreID)
 		if err != nil {
 			return fmt.Errorf("declare: %w", err)
 		}
@@ -68,6 +70,9 @@ func (t *Transport) Declare(ctx context.Context, d transport.Declared) error {
 	for _, p := range d.Categories {
 		t.foreigners.Store(p.Category, p.StoreID != d.StoreID)
 	}
+	for _, s := range d.Subscribers {
+		t.begins.Store(subscription{s.Name, s.Category}, s.Begins)
+	}
 	return nil
 }
 
@@ -77,7 +82,19 @@ func (t *Transport) elsewhere(category string) bool {
 	return foreign == true
 }
 
-func (c *connection) declareCategory(p *transport.Produced) ([]declaration, error) {
+// begin tells from when on a handler begins in a lane in which it has no place, nil where that is not known: in categories of its own store it has one.
+func (t *Transport) begin(name, category string) *time.Time {
+	from, known := t.begins.Load(subscription{name, category})
+	if !known || !t.elsewhere(category) {
+		return nil
+	}
+	at := from.(time.Time)
+	return &at
+}
+
+type subscription struct{ name, category string }
+
+func (c *connection) declareCategory(p *transport.Produced, own string) ([]declaration, error) {
 	hash, err := c.name(event.NameDescriptor, p.Category)
 	if err != nil {
 		return nil, err
@@ -92,13 +109,18 @@ func (c *connection) declareCategory(p *transport.Produced) ([]declaration, erro
 	if key == "" {
 		key = noKey
 	}
-	return []declaration{
-		{hash, fieldKeyField, key, conflict(showKey(key), showKey, "all programs must declare the same key, for it decides what is in order with what")},
-		{hash, fieldBuckets, buckets, conflict(buckets+" buckets", func(s string) string { return s + " buckets" },
+	declared := []declaration{
+		{hash: hash, field: fieldKeyField, value: key, conflict: conflict(showKey(key), showKey, "all programs must declare the same key, for it decides what is in order with what")},
+		{hash: hash, field: fieldBuckets, value: buckets, conflict: conflict(buckets+" buckets", func(s string) string { return s + " buckets" },
 			"all programs must declare the same number, for it decides what is in order with what")},
-		{hash, fieldProducer, p.StoreID, conflict("store "+p.StoreID, func(s string) string { return "store " + s },
+		{hash: hash, field: fieldProducer, value: p.StoreID, conflict: conflict("store "+p.StoreID, func(s string) string { return "store " + s },
 			"the events of a category come from one database: give the category another name here, or another namespace to this application")},
-	}, nil
+	}
+	if p.StoreID == "" {
+		declared = append(declared, declaration{hash: hash, field: fieldProducer, value: own, not: true, conflict: conflict("events of another application than that of store "+own,
+			func(s string) string { return "store " + s + " as the producer, which is its own" }, "what this database produces is read without Foreign; another application has a database of its own")})
+	}
+	return declared, nil
 }
 
 func showKey(key string) string {
@@ -124,13 +146,13 @@ func (c *connection) declareSubscriber(s *transport.Subscriber) ([]declaration, 
 		return &transport.DeclaredError{What: what, Ours: "store " + s.StoreID, Theirs: "store " + theirs, Remedy: remedy}
 	}
 	return []declaration{
-		{own, fieldKeeper, s.StoreID, store},
-		{own, fieldSort, s.Kind, func(theirs string) *transport.DeclaredError {
+		{hash: own, field: fieldKeeper, value: s.StoreID, conflict: store},
+		{hash: own, field: fieldSort, value: s.Kind, conflict: func(theirs string) *transport.DeclaredError {
 			return &transport.DeclaredError{What: what, Ours: "kind " + s.Kind, Theirs: "kind " + theirs,
 				Remedy: "handlers and entity kinds share one name space: give one of both another name"}
 		}},
-		{own, categoryPrefix + s.Category, "1", nil},
-		{handlers, s.Name, s.StoreID + " " + s.Kind, nil}, // the subscriber's own hash is what others have to agree with
+		{hash: own, field: categoryPrefix + s.Category, value: "1"},
+		{hash: handlers, field: s.Name, value: s.StoreID + " " + s.Kind}, // the subscriber's own hash is what others have to agree with
 	}, nil
 }
 
@@ -158,7 +180,10 @@ func (c *connection) declare(ctx context.Context, what string, all []declaration
 				places[d.hash] = len(one.keys)
 			}
 			counts := 0
-			if d.conflict == nil {
+			switch {
+			case d.not:
+				counts = 2
+			case d.conflict == nil:
 				counts = 1
 			}
 			one.args = append(one.args, places[d.hash], d.field, d.value, counts)
@@ -248,6 +273,28 @@ func pairs(reply any) (map[string]string, bool) {
 	return fields, true
 }
 
+// farewell tells the producer of a category, if that is another store, that a subscriber is gone: it holds back nothing for it any more. Only the producer's own registry outlives
+// a loss of memory.
+func (c *connection) farewell(ctx context.Context, category, name, store string) error {
+	descriptor, err := c.name(event.NameDescriptor, category)
+	if err != nil {
+		return err
+	}
+	requests, err := c.name(event.NameMissing, category)
+	if err != nil {
+		return err
+	}
+	ask := &call{keys: []string{descriptor}, args: []any{"hmget", descriptor, fieldProducer}}
+	if _, err := c.servers.run(ctx, onWork, ask); err != nil {
+		return err
+	}
+	if found, ok := list(ask.reply, 1); store == "" || ok && found[0] == store {
+		return nil
+	}
+	_, err = c.servers.number(ctx, requests, "hset", requests, overField(name), store)
+	return err
+}
+
 // Unregister implements [transport.Registrations]. The subscriber's own hash goes last: until then it can be done again.
 func (t *Transport) Unregister(ctx context.Context, name string) error {
 	c := t.conn.Load()
@@ -271,6 +318,9 @@ func (t *Transport) Unregister(ctx context.Context, name string) error {
 	for field := range fields {
 		if category, is := strings.CutPrefix(field, categoryPrefix); is {
 			handlers, err := c.name(event.NameHandlers, category)
+			if err == nil {
+				err = c.farewell(ctx, category, name, fields[fieldKeeper])
+			}
 			if err != nil {
 				return fault(err)
 			}

@@ -67,8 +67,11 @@ func (t *Transport) Trim(ctx context.Context, lanes []transport.Trim) []error {
 		}
 		of[one] = append(of[one], i)
 		one.keys = append(one.keys, keys.stream, keys.newest)
-		one.args = append(one.args, uint64(l.Through), len(foreign[l.Lane.Category]))
-		for _, name := range foreign[l.Lane.Category] {
+		holders := slices.Concat(foreign[l.Lane.Category], l.Subscribers)
+		slices.Sort(holders)
+		holders = slices.Compact(holders)
+		one.args = append(one.args, uint64(l.Through), len(holders))
+		for _, name := range holders {
 			one.args = append(one.args, name)
 		}
 	}

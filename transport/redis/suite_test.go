@@ -6,7 +6,6 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
@@ -43,16 +42,9 @@ func (w *scene) fill(t *testing.T, full bool) {
 func (w *scene) harness(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
 	w.cfg.MaxAhead = testAhead
 	return brokertest.Harness{
-		Broker: w.node(t, id.StoreID, store),
-		Other:  func(t *testing.T) brokertest.Leasing { return w.node(t, id.StoreID, store) },
-		Foreign: func(t *testing.T, id string) brokertest.Leasing {
-			theirs := memory.Open()
-			if _, err := theirs.Start(t.Context(), eventstore.StartOptions{Node: "theirs"}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = theirs.Stop(t.Context()) })
-			return w.node(t, id, theirs)
-		},
+		Broker:   w.node(t, id.StoreID, store),
+		Other:    func(t *testing.T) brokertest.Leasing { return w.node(t, id.StoreID, store) },
+		Foreign:  func(t *testing.T, store eventstore.Store, id string) brokertest.Leasing { return w.node(t, id, store) },
 		Pass:     func(t *testing.T, d time.Duration) { w.pass(t, d) },
 		Forget:   func(t *testing.T) { w.forget(t) },
 		Delete:   func(t *testing.T, lane event.LaneRef) { w.do(t, "DEL", w.stream(t, lane)) },
