@@ -52,7 +52,7 @@ func TestTheTwoLinesOfTheREADMEMakeManyNodes(t *testing.T) {
 	var nodes []*keyhold.App
 	for range 3 {
 		app := shopNode(db, at, invoiceTables)
-		app.Register(Order, invoices)
+		app.Register(keyhold.Category{Name: "order", Key: "client_id", Events: []keyhold.EventType{keyhold.EventOf[orders.OrderPlaced]()}}, invoices)
 		if err := app.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

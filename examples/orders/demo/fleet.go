@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/keyhold/keyhold/internal/lifecycle"
 )
 
 // fleet is the processes of the application that run, by their numbers. Methods may be called concurrently.
@@ -70,18 +72,19 @@ func (f *fleet) kill(p *process) error {
 }
 
 // end ends all that run, by stop or kill, at the same time.
-func (f *fleet) end(by func(*process) error) error {
+func (f *fleet) end(ctx context.Context, by func(context.Context, *process) error) error {
+	var ends lifecycle.Group
+	if err := ends.Start(ctx); err != nil {
+		return err
+	}
 	all := f.running()
 	errs := make(chan error, len(all))
-	var wg sync.WaitGroup
 	for _, p := range all {
-		wg.Go(func() { errs <- by(p) })
+		ends.Go(func(context.Context) { errs <- by(ctx, p) })
 	}
-	wg.Wait()
-	close(errs)
 	var err error
-	for failed := range errs {
-		err = errors.Join(err, failed)
+	for range all {
+		err = errors.Join(err, <-errs)
 	}
-	return err
+	return errors.Join(err, ends.Stop(context.WithoutCancel(ctx)))
 }

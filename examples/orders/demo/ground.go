@@ -5,16 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/examples/orders"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/internal/redisserver"
-	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/local"
 	"github.com/keyhold/keyhold/transport/redis"
 )
@@ -65,7 +66,6 @@ type storage interface {
 	Reader() *sql.DB
 }
 
-// store and transport are the two lines of the application that tell one process from many.
 func (a at) store() storage {
 	if strings.HasPrefix(a.DB, "postgres://") {
 		return postgres.New(postgres.Config{URL: a.DB, Setup: orders.CreateTables, TransactionTimeout: ttl / 2})
@@ -73,11 +73,14 @@ func (a at) store() storage {
 	return sqlite.New(sqlite.Config{Path: a.DB, Setup: orders.CreateTables})
 }
 
-func (a at) transport() transport.Transport {
+// config is the application's, with the two lines that tell one process from many.
+func (a at) config(node string, log *slog.Logger) (keyhold.Config, storage) {
+	store := a.store()
+	cfg := keyhold.Config{Name: "orders", Node: node, Store: store, Transport: local.New(), Logger: log}
 	if a.Redis != "" {
-		return redis.Open(a.Redis)
+		cfg.Transport, cfg.IdleAfter = redis.Open(a.Redis), idle
 	}
-	return local.New()
+	return cfg, store
 }
 
 // ground is the servers that the demo has started for itself, if any.

@@ -50,7 +50,7 @@ func (s *script) close() error {
 func (s *script) run(ctx context.Context) (f figures, faults []string, err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.fleet.end((*process).kill))
+			err = errors.Join(err, s.fleet.end(context.WithoutCancel(ctx), func(_ context.Context, p *process) error { return p.kill() }))
 		}
 	}()
 	if err := s.begin(ctx); err != nil {
@@ -331,7 +331,7 @@ func (c counts) reached(want map[string]int) bool {
 // count stops the application and counts what it left.
 func (s *script) count(ctx context.Context) (figures, []string, error) {
 	s.screen.step(6, steps, "counting: event log, tables, and the marks that shipping left")
-	if err := s.fleet.end(func(p *process) error { return p.stop(ctx) }); err != nil {
+	if err := s.fleet.end(ctx, func(ctx context.Context, p *process) error { return p.stop(ctx) }); err != nil {
 		return figures{}, nil, fmt.Errorf("stop: %w", err)
 	}
 	e, err := gather(ctx, s.ground.at, s.dir)

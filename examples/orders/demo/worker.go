@@ -79,12 +79,8 @@ func runWorker(args []string) int {
 }
 
 func newWorker(r role, m *marker, out io.Writer) *worker {
-	store, name := r.store(), fmt.Sprintf("process %d", r.number)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", r.number)
-	cfg := keyhold.Config{Name: "orders", Node: name, Store: store, Transport: r.transport(), Logger: log}
-	if r.Redis != "" {
-		cfg.IdleAfter = idle
-	}
+	cfg, store := r.config(fmt.Sprintf("process %d", r.number), log)
 	w := &worker{
 		app:   keyhold.New(cfg),
 		store: store, carrier: &carrier{refuses: r.refuses}, marker: m, out: out,
