@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,10 +39,17 @@ func newParts(n *Node) *parts {
 	return p
 }
 
-// partOf gives the part that a unit stands for.
-func partOf(u event.Unit) (event.Part, bool) {
-	n, err := strconv.ParseUint(u.Key, 10, 8)
-	return event.Part(n), err == nil && n < event.Parts && u == event.Part(n).Unit()
+// partUnit is the unit that stands for a part where it is leased. Each store has all parts, and several stores may be on one broker: a node of another
+// application is no rival for them.
+func (n *Node) partUnit(p event.Part) event.Unit {
+	return event.Unit{Name: event.PartName, Key: n.cfg.Self.StoreID + "-" + p.String()}
+}
+
+// partOf gives the part of this store that a unit stands for.
+func (n *Node) partOf(u event.Unit) (event.Part, bool) {
+	number := strings.TrimPrefix(u.Key, n.cfg.Self.StoreID+"-")
+	p, err := strconv.ParseUint(number, 10, 8)
+	return event.Part(p), err == nil && p < event.Parts && u == n.partUnit(event.Part(p))
 }
 
 func (p *parts) holds(part event.Part) bool {
@@ -49,6 +57,12 @@ func (p *parts) holds(part event.Part) bool {
 	defer p.mu.Unlock()
 	_, held := p.mu.held[part]
 	return held
+}
+
+func (p *parts) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.mu.held)
 }
 
 // letGo has a part released in the next turn, which comes at once; false when it is not held.
@@ -69,7 +83,7 @@ func (p *parts) wanted(now time.Time) []event.Unit {
 	var units []event.Unit
 	for part, since := range p.mu.wanted {
 		if now.Sub(since) >= p.n.cfg.Debounce {
-			units = append(units, part.Unit())
+			units = append(units, p.n.partUnit(part))
 		}
 	}
 	return units
@@ -80,7 +94,7 @@ func (p *parts) Renewed(partitions.Held, time.Time) {}
 
 // Lost implements [leases.Holder].
 func (p *parts) Lost(h partitions.Held, why leases.Loss) {
-	part, ok := partOf(h.Unit)
+	part, ok := p.n.partOf(h.Unit)
 	if !ok {
 		return
 	}
@@ -92,13 +106,17 @@ func (p *parts) Lost(h partitions.Held, why leases.Loss) {
 	}
 	p.mu.Unlock()
 	if held {
-		p.n.cfg.Logger.Warn("lost a part", "part", part, "why", why)
+		if f := p.n.cfg.Observer.PartLost; f != nil {
+			f(part, why.String())
+		} else {
+			p.n.cfg.Logger.Warn("lost a part", "part", part, "why", why)
+		}
 		token(p.n.rebeat)
 	}
 }
 
 func (p *parts) dropped(part event.Part, g event.Generation) {
-	p.n.keeper.Remove(partitions.Held{Unit: part.Unit(), Generation: g})
+	p.n.keeper.Remove(partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 	p.n.cfg.Relay.Drop(part)
 	if f := p.n.cfg.Observer.PartHeld; f != nil {
 		f(part, false)
@@ -115,9 +133,9 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 	var units []event.Unit
 	for i := range event.Parts {
 		part := event.Part(i)
-		if r := p.n.rank(part.Unit()); r < contenders && !p.holds(part) && (r == 0 || !p.isHeld(part)) {
+		if r := p.n.rank(p.n.partUnit(part)); r < contenders && !p.holds(part) && (r == 0 || !p.isHeld(part)) {
 			ranks[part] = r
-			asked, units = append(asked, part), append(units, part.Unit())
+			asked, units = append(asked, part), append(units, p.n.partUnit(part))
 		}
 	}
 	if len(asked) == 0 {
@@ -205,7 +223,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 		if p.n.calls.Go(func(context.Context) {
 			defer func() { done <- struct{}{} }()
 			answers[i].err = p.n.bounded(ctx, func(ctx context.Context) (err error) {
-				answers[i].acquired, err = p.n.cfg.Port.Acquire(ctx, part.Unit(), floor)
+				answers[i].acquired, err = p.n.cfg.Port.Acquire(ctx, p.n.partUnit(part), floor)
 				return err
 			})
 		}) {
@@ -239,7 +257,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 		return err
 	})
 	for i, a := range granted {
-		held := partitions.Held{Unit: a.part.Unit(), Generation: a.acquired.Generation}
+		held := partitions.Held{Unit: p.n.partUnit(a.part), Generation: a.acquired.Generation}
 		switch {
 		case err != nil:
 			p.n.Unfit(held.Unit) // another node may reach the store
@@ -314,7 +332,7 @@ func (p *parts) giveUp(ctx context.Context, part event.Part) {
 		return
 	}
 	p.dropped(part, g)
-	p.release(ctx, partitions.Held{Unit: part.Unit(), Generation: g})
+	p.release(ctx, partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 }
 
 // release gives a lease back; one that cannot be reached lapses.
