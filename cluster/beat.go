@@ -132,7 +132,7 @@ func (n *Node) handOver(members []transport.Member) {
 
 func (n *Node) letGo(u event.Unit) bool {
 	if u.Name == event.PartName {
-		p, ok := partOf(u)
+		p, ok := n.partOf(u)
 		return ok && n.parts.letGo(p)
 	}
 	if !n.cfg.Units.Live(u) {

@@ -210,7 +210,7 @@ func (n *Node) Holds(p event.Part) bool { return n.parts.holds(p) }
 // Wake says that there may be work for a unit: a wake of the broker. It never blocks.
 func (n *Node) Wake(u event.Unit) {
 	if u.Name == event.PartName {
-		if p, ok := partOf(u); ok && n.parts.holds(p) {
+		if p, ok := n.partOf(u); ok && n.parts.holds(p) {
 			n.cfg.Relay.Look(p)
 		}
 		return
@@ -261,7 +261,7 @@ func (n *Node) Mark(units ...event.Unit) {
 func (n *Node) Tell(parts []event.Part) {
 	n.mu.Lock()
 	for _, p := range parts {
-		n.mu.marks[p.Unit()] = struct{}{}
+		n.mu.marks[n.partUnit(p)] = struct{}{}
 	}
 	n.mu.Unlock()
 	token(n.tell)
