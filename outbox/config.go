@@ -20,6 +20,9 @@ type Config struct {
 	Keys    event.KeyRules
 	// Tell has the holders of parts look for what is unpublished there. It must not block. nil: they find it at their next look.
 	Tell func(parts []event.Part)
+	// GiveBack has the lease of a part given back, which the store says is another's, or nobody's: the node may have the lease all the same, where the store has lost that it
+	// was raised. Whoever leases it next raises it anew. It must not block. nil: it is held in vain until the lease ends.
+	GiveBack func(p event.Part)
 
 	Look        time.Duration // between two looks for what is unpublished in the parts held; default 250 ms
 	HealAfter   time.Duration // the longest distance between two looks at a lane that was not passed; default 30 s
@@ -40,6 +43,7 @@ type Store interface {
 	Abandon(ctx context.Context, lane event.LaneRef, seq event.Sequence, reason string) error
 	LoadRegistry(ctx context.Context) (eventstore.Registered, error)
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
+	Act(ctx context.Context, a eventstore.Act) (eventstore.ActRecord, error)
 }
 
 // Broker is what it needs of a [transport.Broker].

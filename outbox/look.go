@@ -50,9 +50,7 @@ func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) ve
 		v.retire = true // what may be there from earlier times, nobody will read
 		return v
 	}
-	if len(v.remote) == 0 {
-		v.trim = min(p.Lowest(), l.Published)
-	}
+	v.trim = min(p.Lowest(), l.Published) // what the groups of those elsewhere have not acknowledged stays
 	switch {
 	case !behind && l.Retire:
 		v.retire = true

@@ -199,7 +199,7 @@ func (r *Relay) trim(ctx context.Context, all []glance) {
 	var trims []transport.Trim
 	for i := range all {
 		if all[i].trim > 0 {
-			trims = append(trims, transport.Trim{Lane: all[i].look.Lane, Through: all[i].trim})
+			trims = append(trims, transport.Trim{Lane: all[i].look.Lane, Through: all[i].trim, Subscribers: all[i].remote})
 		}
 	}
 	if len(trims) == 0 {

@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -79,7 +81,14 @@ func (r *Relay) serveCategory(ctx context.Context, of parts, category string) er
 		return err
 	}
 	for _, w := range wanted {
-		if err := r.serveOne(ctx, w); err != nil {
+		serve := r.serveOne
+		switch {
+		case w.Over:
+			serve = r.forgetReader
+		case w.Begin:
+			serve = r.serveBeginning
+		}
+		if err := serve(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -97,8 +106,8 @@ func (r *Relay) serveOne(ctx context.Context, w transport.Wanted) error {
 		if len(runs) == 1 && len(runs[0]) > 0 && runs[0][0].Sequence == w.After+1 {
 			run = within(runs[0])
 		}
-		if err := r.cfg.Broker.Serve(ctx, w, run); err != nil {
-			return fmt.Errorf("serve %s above %d to %s: %w", w.Lane, w.After, w.Unit, err)
+		if err := r.give(ctx, w, run); err != nil {
+			return err
 		}
 		if f := r.cfg.Observer.Served; f != nil {
 			f(w, len(run))
@@ -106,5 +115,74 @@ func (r *Relay) serveOne(ctx context.Context, w transport.Wanted) error {
 			r.cfg.Logger.Error("a subscriber of another application misses events that are kept no longer", "unit", w.Unit, "lane", w.Lane, "after", w.After)
 		}
 		return nil
+	})
+}
+
+func (r *Relay) give(ctx context.Context, w transport.Wanted, run []event.Envelope) error {
+	if err := r.cfg.Broker.Serve(ctx, w, run); err != nil {
+		return fmt.Errorf("serve %s above %d to %s: %w", w.Lane, w.After, w.Unit, err)
+	}
+	return nil
+}
+
+// serveBeginning gives one who has no place in the lane yet the first records kept at or after the time it named, or the lane's last sequence, to begin behind.
+func (r *Relay) serveBeginning(ctx context.Context, w transport.Wanted) error {
+	passing, err := r.passing(ctx, 1<<w.Lane.Part(), []event.LaneRef{w.Lane})
+	if err != nil {
+		return err
+	}
+	tail := passing[0].Tail // first: what is committed while it is looked for is still to come
+	for after := event.Sequence(0); ; {
+		var run []event.Envelope
+		err := r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
+			runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: after, Limit: mostEntries}})
+			if err == nil && len(runs) == 1 {
+				run = runs[0]
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("read %s above %d: %w", w.Lane, after, err)
+		}
+		first := slices.IndexFunc(run, func(e event.Envelope) bool { return !e.Time.Before(w.From) })
+		if first < 0 && len(run) > 0 && run[len(run)-1].Sequence < tail {
+			after = run[len(run)-1].Sequence
+			continue
+		}
+		if first >= 0 {
+			run = within(run[first:])
+		} else {
+			run, w.After = nil, tail
+		}
+		return r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error { return r.give(ctx, w, run) })
+	}
+}
+
+// forgetReader takes a subscriber of another application, which has removed it, off the registry: nothing is kept for it any more.
+func (r *Relay) forgetReader(ctx context.Context, w transport.Wanted) error {
+	return r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
+		now, err := r.cfg.Broker.Subscribers(ctx, []string{w.Lane.Category})
+		if err != nil {
+			return err
+		}
+		registry, err := r.cfg.Store.LoadRegistry(ctx)
+		if err != nil {
+			return err
+		}
+		back := slices.ContainsFunc(now[w.Lane.Category], func(s transport.Subscriber) bool { return s.Name == w.Unit.Name })
+		known := slices.ContainsFunc(registry.Handlers, func(h eventstore.Handler) bool {
+			return h.Name == w.Unit.Name && h.StoreID != "" && h.StoreID == w.StoreID
+		})
+		if known && !back {
+			_, err := r.cfg.Store.Act(ctx, eventstore.Act{
+				Kind: eventstore.ActRemove, Unit: event.Unit{Name: w.Unit.Name}, Actor: "relay", Reason: "the application that it is of, with store " + w.StoreID + ", has removed it",
+			})
+			if err != nil && !errors.Is(err, eventstore.ErrNotFound) {
+				return fmt.Errorf("forget %s, a subscriber of another application: %w", w.Unit.Name, err)
+			}
+			delete(r.heard, w.Lane.Category)
+			r.cfg.Logger.Info("a subscriber of another application is removed: nothing is kept for it any more", "name", w.Unit.Name, "its store", w.StoreID)
+		}
+		return r.give(ctx, w, nil)
 	})
 }

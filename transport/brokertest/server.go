@@ -306,3 +306,14 @@ func (s *Server) call(c Call, f func() error) error {
 	}
 	return nil
 }
+
+// Served gives the run that the producer wrote for a unit: the sequence after which it begins, and its entries.
+func (s *Server) Served(u event.Unit, lane event.LaneRef) (event.Sequence, []event.Envelope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.mu.served[place{u, lane}]
+	if got == nil {
+		return 0, nil
+	}
+	return got.after, slices.Clone(got.entries)
+}
