@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -32,6 +33,7 @@ type course struct {
 	start bool           // the broker has nothing: what is appended begins the stream
 	offer bool           // it begins with the newest record that was published, to see whether the broker still has it
 	mends bool           // the broker had lost something
+	none  bool           // the store has no record above has
 
 	newest     event.Position // of the broker, unless its sequence is 0: the store must have the same event there
 	run        []event.Envelope
@@ -87,8 +89,8 @@ func (c *course) read(run []event.Envelope) {
 	switch {
 	case len(run) > 0 || c.offer && c.has < c.noted:
 		c.next = stepAppend
-	case c.has < c.tail: // not there, or not yet
-		c.err, c.next = errNoRecords, stepRest
+	case c.has < c.tail: // purged, or not there
+		c.none, c.next = true, stepAsk
 	default:
 		c.next = stepDone
 	}
@@ -143,6 +145,15 @@ func (c *course) asked(p *eventstore.Passing, maxAhead event.Sequence) {
 		}
 		return
 	}
+	if c.none {
+		c.none = false
+		if p.First > 0 || p.Tail < c.tail {
+			c.rest(errNoRecords)
+			return
+		}
+		c.has, c.next = p.Tail, stepDone // purged, because all had passed it without a broker
+		return
+	}
 	from, unsent := p.Lowest(), min(c.noted, p.Published)
 	if c.offer {
 		unsent-- // it is told by the newest that there was more
@@ -169,10 +180,10 @@ func (c *course) replaced(err error) {
 	switch {
 	case err == nil:
 		c.start, c.has, c.next = true, c.run[0].Sequence-1, stepAppend
-	case errors.Is(err, transport.ErrBusy): // somebody has appended
-		c.run, c.next = nil, stepRead
+	case errors.Is(err, transport.ErrBusy): // somebody has appended, or has not read what would go
+		c.rest(fmt.Errorf("what follows #%d on the broker is kept no longer, and the stream cannot begin anew: %w", c.has, err))
 	default:
-		c.run, c.err, c.next = nil, err, stepRest
+		c.rest(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -141,8 +142,12 @@ func (r *Relay) sweep() {
 // ended takes note of how a job ended.
 func (r *Relay) ended(j *job, now time.Time) {
 	if j.next == stepRest {
-		r.resting[j.lane] = r.resting[j.lane].longer(now, firstRest, longestRest)
+		before := r.resting[j.lane]
+		r.resting[j.lane] = before.longer(now, firstRest, longestRest)
 		r.cfg.Logger.Debug("a lane rests", "lane", j.lane, "error", j.err)
+		if r.resting[j.lane].gap == longestRest && before.gap < longestRest {
+			r.stuck(j)
+		}
 		return
 	}
 	delete(r.resting, j.lane)
@@ -158,4 +163,13 @@ func (r *Relay) ended(j *job, now time.Time) {
 			r.cfg.Logger.Warn("the broker had lost events of a lane, and has them again", "lane", j.lane)
 		}
 	}
+}
+
+// stuck tells of a lane that has failed again and again, while others go on.
+func (r *Relay) stuck(j *job) {
+	if f := r.cfg.Observer.Trouble; f != nil {
+		f("send what a lane has", fmt.Errorf("%s: %w", j.lane, j.err))
+		return
+	}
+	r.cfg.Logger.Warn("a lane cannot be sent: tried again", "lane", j.lane, "error", j.err)
 }

@@ -81,16 +81,20 @@ func (r *Relay) noteEach(ctx context.Context, jobs []*job, notes []eventstore.Pu
 	return errors.Join(errs...)
 }
 
-// stale gives up a part that is another one's by now; whoever leased it will learn of it in time. It reports whether err says so.
+// stale gives up a part that is another one's by now, or of which the store has lost that it was raised, and has its lease given back. It reports whether err says so.
 func (r *Relay) stale(err error, p event.Part, g event.Generation) bool {
 	if !errors.Is(err, eventstore.ErrStale) {
 		return false
 	}
 	r.mu.Lock()
-	if r.mu.held[p] == g {
+	held := r.mu.held[p] == g
+	if held {
 		r.mu.held[p] = 0
 	}
 	r.mu.Unlock()
+	if held && r.cfg.GiveBack != nil {
+		r.cfg.GiveBack(p)
+	}
 	if f := r.cfg.Observer.Stale; f != nil {
 		f(p)
 	} else {

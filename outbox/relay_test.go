@@ -274,7 +274,8 @@ func TestAKeyThatNoBrokerCanHoldIsAbandoned(t *testing.T) {
 
 func TestAStaleHolderNotesNothingAndGivesUpThatPartAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
-		n := w.holder("a")
+		var back []event.Part
+		n := w.holder("a", func(c *outbox.Config) { c.GiveBack = func(p event.Part) { back = append(back, p) } })
 		other := w.node("b")
 		settle()
 		other.take(orders.Part())
@@ -282,6 +283,7 @@ func TestAStaleHolderNotesNothingAndGivesUpThatPartAlone(t *testing.T) {
 		settle()
 		w.published(others, 0)
 		w.same("stale", []event.Part{orders.Part()}, n.mu.stale)
+		w.same("leases to be given back", []event.Part{orders.Part()}, back)
 		w.after(time.Second)
 		w.published(orders, 0)
 		n.Committed(w.commit(1, orders))

@@ -2,6 +2,8 @@ package outbox_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,7 +127,10 @@ func TestEveryTroubleOfTheBrokerIsSurvived(t *testing.T) {
 
 func TestALaneThatFailsIsInTheWayOfNoOther(t *testing.T) {
 	inWorld(t, func(w *world) {
-		n := w.holder("a")
+		var told []string
+		n := w.holder("a", func(c *outbox.Config) {
+			c.Observer.Trouble = func(what string, err error) { told = append(told, what+": "+err.Error()) }
+		})
 		settle()
 		tries := 0
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
@@ -144,6 +149,9 @@ func TestALaneThatFailsIsInTheWayOfNoOther(t *testing.T) {
 		w.noted(orders, 0)
 		if tries < 2 || tries > 30 {
 			t.Errorf("tried %d times in 10 s", tries)
+		}
+		if !slices.ContainsFunc(told, func(s string) bool { return strings.HasPrefix(s, "send what a lane has: order:k-1: ") }) {
+			t.Errorf("nobody is told that a lane goes on failing: %q", told)
 		}
 		w.server.Break(nil)
 		w.after(6 * time.Second)
