@@ -2,7 +2,7 @@
 //
 // A [Keeper] promises, for each lease given to it:
 //
-//   - It is renewed when it is a heartbeat old at the latest, whatever else the node does: renewals share no goroutine and no queue with
+//   - It is renewed when it is a heartbeat old at the latest (two, with Config.Seldom), whatever else the node does: renewals share no goroutine and no queue with
 //     the work that is done under them, and a call that hangs holds up only what is in it.
 //   - A renewal that fails is made again soon; only the deadline ends a lease, or an answer that it is held no longer.
 //   - The deadline, a margin before the lease ends as counted from when it was last asked for, is told when it comes, on the monotonic clock, also

@@ -46,6 +46,8 @@ type Config struct {
 	Trouble func(error)
 	// Wall reads the wall clock; default time.Now. It is compared with the monotonic clock.
 	Wall func() time.Time
+	// Seldom has leases renewed every other heartbeat where that leaves time for another try: for those that are held for long and by the dozen.
+	Seldom bool
 }
 
 // Keeper keeps leases. Make it with [New]; all methods may be called concurrently.
@@ -53,6 +55,7 @@ type Keeper struct {
 	cfg    Config
 	traits partitions.Traits
 	life   time.Duration // from when a lease was asked for to its deadline
+	every  time.Duration // between renewals
 	clock  clock
 	loop   lifecycle.Loop
 	calls  lifecycle.Group
@@ -83,6 +86,10 @@ func New(cfg Config) *Keeper {
 	}
 	t := cfg.Port.Traits()
 	k := &Keeper{cfg: cfg, traits: t, life: t.TTL - t.Margin, poke: make(chan struct{}, 1)}
+	k.every = t.Heartbeat
+	if cfg.Seldom && 4*t.Heartbeat <= k.life {
+		k.every = 2 * t.Heartbeat
+	}
 	k.clock.init(cfg.Wall, t)
 	k.mu.held = map[event.Unit]*entry{}
 	k.mu.due.which, k.mu.again.which, k.mu.deadlines.which = 0, 1, 2

@@ -175,6 +175,22 @@ func TestLeasesAreRenewedTogetherOnceInAHeartbeatAtLatest(t *testing.T) {
 	})
 }
 
+func TestSeldomRenewedLeasesAreRenewedEveryOtherHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, h := &port{}, &holder{}
+		k := setup(t, p, func(c *leases.Config) { c.Seldom = true })
+		for n := range 5 {
+			k.Add(held(n, 1), time.Now(), h)
+		}
+		pass(20 * heartbeat)
+		if n := len(p.calls()); n < 10 || n > 14 {
+			t.Errorf("%d calls in twenty heartbeats", n)
+		}
+		same(t, "lost", []string(nil), h.lost())
+	})
+}
+
 func TestNothingIsDoneWhileNothingIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

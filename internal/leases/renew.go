@@ -15,10 +15,10 @@ const (
 	inFlight = 8   // calls at once: one that hangs is not to hold up the others
 )
 
-// dueAt gives when a lease that was asked for at sent is renewed: a little before it is a heartbeat old, so that those which were acquired together
+// dueAt gives when a lease that was asked for at sent is renewed: a little before it is a heartbeat old, or two, so that those which were acquired together
 // part in time.
 func (k *Keeper) dueAt(sent time.Duration) time.Duration {
-	return sent + k.traits.Heartbeat - rand.N(k.traits.Heartbeat/4+1)
+	return sent + k.every - rand.N(k.every/4+1)
 }
 
 func (k *Keeper) run(ctx context.Context) {
@@ -64,7 +64,7 @@ func (k *Keeper) expire(now time.Duration) (gone []*entry) {
 	}
 }
 
-// take takes what is renewed in one call: what is due, and to fill it up what would be soon. What is younger than half a heartbeat waits.
+// take takes what is renewed in one call: what is due, and to fill it up what would be soon. What is younger than half that distance waits.
 func (k *Keeper) take(now time.Duration) (b []*entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +77,7 @@ func (k *Keeper) take(now time.Duration) (b []*entry) {
 		}
 		for len(b) < batch {
 			e, at := q.first()
-			if e == nil || at > now && now-e.sent < k.traits.Heartbeat/2 {
+			if e == nil || at > now && now-e.sent < k.every/2 {
 				break
 			}
 			q.remove(e)

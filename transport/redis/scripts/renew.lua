@@ -6,9 +6,9 @@
 -- Result  for each lease: 1 extended, 0 not held by that holder
 -- Errors  none of a single lease
 -- Cost    O(number of leases)
-local answers = {}
+local answers, holders = {}, redis.call('MGET', unpack(KEYS))
 for i, lease in ipairs(KEYS) do
-  if redis.call('GET', lease) == ARGV[i + 1] then
+  if holders[i] == ARGV[i + 1] then
     answers[i] = redis.call('PEXPIRE', lease, ARGV[1])
   else
     answers[i] = 0
