@@ -102,7 +102,8 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 	c.relay, err = outbox.New(outbox.Config{
 		Store: relaying, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
 		RetireAfter: limits.RetireAfter, MaxAhead: limits.MaxAhead, Logger: a.cfg.Logger, Observer: c.relayed(),
-		Tell: func(parts []event.Part) { c.node.Tell(parts) },
+		Tell:     func(parts []event.Part) { c.node.Tell(parts) },
+		GiveBack: func(p event.Part) { c.node.GiveBack(p) },
 	})
 	if err != nil {
 		return err

@@ -76,6 +76,14 @@ func (p *parts) letGo(part event.Part) bool {
 	return true
 }
 
+// GiveBack has the lease of a part given back at once: the store does not know that this node has it. Whoever comes for it next, be it this node, raises it anew. It
+// never blocks.
+func (n *Node) GiveBack(p event.Part) {
+	if n.parts.letGo(p) {
+		token(n.rebeat)
+	}
+}
+
 // wanted gives the parts to ask their holders for.
 func (p *parts) wanted(now time.Time) []event.Unit {
 	p.mu.Lock()
