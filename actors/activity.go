@@ -53,6 +53,14 @@ func (r *Runtime) Inspect(id event.Unit) (Activity, bool) {
 	return Activity{Unit: id, Phase: phase, Since: run.at(since), InHand: u.inHand(), Asks: u.inbox.asks()}, true
 }
 
+// Leases tells how many units are leased at this moment; 0 where the port leases none.
+func (r *Runtime) Leases() int {
+	if run := r.running.Load(); run != nil && run.keeper != nil {
+		return run.keeper.Len()
+	}
+	return 0
+}
+
 // Loads tells how much there is to do, in order of name, for all that is registered. It looks at each live unit once and holds up
 // nobody; what it sees of different units is not of one moment.
 func (r *Runtime) Loads() []Load {

@@ -51,6 +51,7 @@ func (u *unit) Renewed(h partitions.Held, sent time.Time) {
 func (u *unit) Lost(h partitions.Held, why leases.Loss) {
 	u.lease.lost.Store(uint64(h.Generation)) // before looking who is inside: see begin
 	u.post(func(b *inbox) { b.mu.lease.lost, b.mu.lease.why = h.Generation, why })
+	observe2(u.run.rt.cfg.Observer.LeaseLost, u.id, why.String())
 	if a := u.watch.current.Load(); a != nil && (a.generation == h.Generation || a.generation == 0) {
 		u.interrupt(a)
 	}
@@ -159,6 +160,10 @@ func (u *unit) bounded(call func(context.Context) error) error {
 
 // renewalFailed is told of renewals that are made again.
 func (r *running) renewalFailed(err error) {
+	if tell := r.rt.cfg.Observer.Trouble; tell != nil {
+		tell(event.Unit{}, "renew leases", err)
+		return
+	}
 	r.rt.cfg.Logger.Warn("leases were not renewed: trying again", "error", err)
 }
 
@@ -168,6 +173,7 @@ func (u *unit) noteRest(e *partitions.Idle) {
 	switch {
 	case e.Held > 0:
 		u.refuse(u.heldError(e.Held), false)
+		observe2(u.run.rt.cfg.Observer.LeaseRefused, u.id, e.Held)
 		if !u.drained && others.Held != nil {
 			others.Held(u.id, e.Held)
 		} else if !u.drained {

@@ -57,6 +57,20 @@ type Standing struct {
 	Loads func() []Load
 	// Projections gives one standing for each read model of this program. It may be nil.
 	Projections func(ctx context.Context) ([]ProjectionStanding, error)
+	// Node tells how this process stands among the nodes of its application. It may be nil: it is alone.
+	Node func(ctx context.Context) (NodeStanding, error)
+}
+
+// NodeStanding is how a process stands among the nodes of its application. What it knows itself is given beside an error, too.
+type NodeStanding struct {
+	Members int             // nodes that take part, as this one knows them
+	Parts   int             // of the lanes, that it relays
+	Leases  int             // units that it holds
+	Reaches map[string]bool // "store", "broker": whether it answers
+	Keys    map[string]int  // live keys on the broker, by category; of those that this node counts
+
+	Unpublished uint64    // records of its parts that the broker is not known to have
+	Oldest      time.Time // when the oldest of them was emitted, as far as was looked; zero = there is none
 }
 
 // ProjectionStanding is how a read model gets on.

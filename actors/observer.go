@@ -37,7 +37,13 @@ type Observer struct {
 	TimerFailed  func(event.Unit, string, error)   // OnTimer returned an error; it is not called again
 	Panicked     func(event.Unit, *PanicError)
 	Overdue      func(event.Unit, time.Duration) // a behavior ignores the end of its context
-	Trouble      func(event.Unit, string, error) // port or store does not answer as hoped; the unit goes on trying
+	// Trouble: port or store does not answer as hoped; the unit goes on trying. The zero Unit = all that are leased.
+	Trouble func(event.Unit, string, error)
+	// LeaseLost: the lease of a unit must not be relied on any more. Nothing that its behavior does meanwhile is committed. It is called by whoever finds out;
+	// why is one of few: "renewal was fenced", "deadline passed", "host was suspended".
+	LeaseLost func(u event.Unit, why string)
+	// LeaseRefused: another node has a unit that was wanted here, for so long at most; or nobody is granted it before, because the broker lost its memory.
+	LeaseRefused func(u event.Unit, most time.Duration)
 	// Begin is called before each call of a behavior that is a unit of work, or a query. The context that it gives is the one whose
 	// values the behavior sees (nil = as it was), the trace what travels with what the behavior emits (zero = as it was). End is called when
 	// its outcome is known, in the same goroutine.
@@ -82,6 +88,8 @@ func (o Observer) guarded(log *slog.Logger) Observer {
 	o.Overdue = guarded2(log, o.Overdue)
 	o.Trouble = guarded3(log, o.Trouble)
 	o.Misused = guarded2(log, o.Misused)
+	o.LeaseLost = guarded2(log, o.LeaseLost)
+	o.LeaseRefused = guarded2(log, o.LeaseRefused)
 	o.End = guarded1(log, o.End)
 	if begin := o.Begin; begin != nil {
 		o.Begin = func(ctx context.Context, w *Work) (_ context.Context, t event.Trace) {

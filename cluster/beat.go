@@ -59,6 +59,9 @@ func (n *Node) self() transport.Member {
 // beat makes this node known and learns who the others are. When the broker does not answer, those known before stay: who is gone shows when its leases lapse.
 func (n *Node) beat(ctx context.Context) error {
 	members, err := n.cfg.Broker.Beat(ctx, n.self(), n.traits.TTL)
+	if f := n.cfg.Observer.Beat; f != nil {
+		f(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -156,6 +159,9 @@ func (n *Node) count(ctx context.Context) {
 		if err != nil {
 			continue // whatever it is, others have told
 		}
+		if f := n.cfg.Observer.Keys; f != nil {
+			f(category, live)
+		}
 		n.mu.Lock()
 		warned := n.mu.counted[category]
 		n.mu.counted[category] = live > n.cfg.MaxPartitions
@@ -163,10 +169,11 @@ func (n *Node) count(ctx context.Context) {
 		if live <= n.cfg.MaxPartitions || warned {
 			continue
 		}
-		n.cfg.Logger.Warn("a category has very many live keys: each is a stream of its own; is its key a tenant or an account, or one of every order?",
-			"category", category, "live", live, "warned above", n.cfg.MaxPartitions)
 		if f := n.cfg.Observer.ManyPartitions; f != nil {
 			f(category, live)
+			continue
 		}
+		n.cfg.Logger.Warn("a category has very many live keys: each is a stream of its own; is its key a tenant or an account, or one of every order?",
+			"category", category, "live", live, "warned above", n.cfg.MaxPartitions)
 	}
 }

@@ -66,7 +66,7 @@ type Relay interface {
 	Look(p event.Part)
 }
 
-// Observer is told what a node does. Its functions must not block; any may be nil.
+// Observer is told what a node does. Its functions must not block; any may be nil: then what somebody should know is logged.
 type Observer struct {
 	Members        func(now []transport.Member)        // when they have changed
 	PartHeld       func(p event.Part, held bool)       // or not any more
@@ -74,6 +74,10 @@ type Observer struct {
 	ManyPartitions func(category string, live int)     // more live keys than MaxPartitions; once, and again after it was below
 	Trouble        func(what string, err error)        // the broker or the store does not answer; tried again
 	Unfit          func(u event.Unit, d time.Duration) // this node ranks itself last for a unit for a time
+	Beat           func(err error)                     // after each attempt to be known to the others
+	Woken          func(name string)                   // a wake for a subscriber, or for the holder of a part, has come
+	PartLost       func(p event.Part, why string)      // the lease of a part is lost; why is as in actors.Observer.LeaseLost
+	Keys           func(category string, live int)     // this node has counted the live keys of a category, which it does once a minute
 }
 
 // Node takes part in the spread of units. All methods may be called concurrently.
@@ -140,7 +144,7 @@ func New(cfg Config) (*Node, error) {
 	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
 	n.placement.Store(new(Placement))
 	n.parts = newParts(n)
-	n.keeper = leases.New(leases.Config{Port: cfg.Port, Trouble: func(err error) { n.trouble("renew the leases of parts", err) }})
+	n.keeper = leases.New(leases.Config{Port: cfg.Port, Seldom: true, Trouble: func(err error) { n.trouble("renew the leases of parts", err) }})
 	return n, nil
 }
 
@@ -204,11 +208,17 @@ func (n *Node) isDraining() bool {
 // Placement is the present one.
 func (n *Node) Placement() *Placement { return n.placement.Load() }
 
+// Parts tells how many parts this node holds.
+func (n *Node) Parts() int { return n.parts.count() }
+
 // Holds reports whether this node holds a part.
 func (n *Node) Holds(p event.Part) bool { return n.parts.holds(p) }
 
 // Wake says that there may be work for a unit: a wake of the broker. It never blocks.
 func (n *Node) Wake(u event.Unit) {
+	if f := n.cfg.Observer.Woken; f != nil {
+		f(u.Name)
+	}
 	if u.Name == event.PartName {
 		if p, ok := n.partOf(u); ok && n.parts.holds(p) {
 			n.cfg.Relay.Look(p)
@@ -320,10 +330,11 @@ func (n *Node) rank(u event.Unit) int {
 }
 
 func (n *Node) trouble(what string, err error) {
-	n.cfg.Logger.Warn(what+": will try again", "error", err)
 	if f := n.cfg.Observer.Trouble; f != nil {
 		f(what, err)
+		return
 	}
+	n.cfg.Logger.Warn(what+": will try again", "error", err)
 }
 
 // token leaves a token in a channel that holds one.

@@ -70,6 +70,10 @@ type fake struct {
 		looked map[event.Part]int
 		parts  map[event.Part]bool
 		many   map[string]int
+
+		wakes, lost   []string
+		beats, failed int
+		counted       map[string]int
 	}
 }
 
@@ -86,11 +90,19 @@ func (w *world) join(name string) *fake {
 	node, err := cluster.New(cluster.Config{
 		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
 		Broker: f.broker, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
-		Observer: cluster.Observer{ManyPartitions: func(category string, live int) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.mu.many[category] = live
-		}},
+		Observer: cluster.Observer{
+			ManyPartitions: func(category string, live int) { f.note(func() { f.mu.many[category] = live }) },
+			Keys:           func(category string, live int) { f.note(func() { f.mu.counted = map[string]int{category: live} }) },
+			Woken:          func(name string) { f.note(func() { f.mu.wakes = append(f.mu.wakes, name) }) },
+			PartLost:       func(_ event.Part, why string) { f.note(func() { f.mu.lost = append(f.mu.lost, why) }) },
+			Beat: func(err error) {
+				f.note(func() {
+					if f.mu.beats++; err != nil {
+						f.mu.failed++
+					}
+				})
+			},
+		},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -268,11 +280,11 @@ func TestPartsOfANodeThatDiedGoToTheOthersWhenItsLeasesLapse(t *testing.T) {
 			}
 			return brokertest.None
 		})
-		pass(11 * time.Second)
+		pass(5 * time.Second) // renewed every other heartbeat of 3 s, they last for 12 s from then
 		if n := b.partCount(); n == 0 {
 			t.Error("it gave its parts up before their deadline")
 		}
-		pass(9 * time.Second) // TTL 15 s, of which 3 s are margin; and a heartbeat
+		pass(15 * time.Second) // TTL 15 s, of which 3 s are margin; and a heartbeat
 		if n := b.partCount(); n != 0 {
 			t.Errorf("it believes to hold %d parts after their deadline", n)
 		}

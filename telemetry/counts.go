@@ -23,6 +23,8 @@ type counts struct {
 
 	projectionRetries, projectionHalts metric.Int64Counter
 
+	nodes nodeCounts
+
 	labels sync.Map // workLabels -> metric.MeasurementOption: made once, as a unit of work must cost next to nothing
 }
 
@@ -56,6 +58,7 @@ func newCounts(m metric.Meter) (*counts, error) {
 	counter(&c.troubles, "keyhold.troubles", "{call}", "Calls of store or transport that did not work out.")
 	counter(&c.projectionRetries, "keyhold.projection.retries", "{attempt}", "Attempts of projections that failed and were made again.")
 	counter(&c.projectionHalts, "keyhold.projection.halts", "{build}", "Times that a projection stopped at what it cannot apply.")
+	c.nodes.instruments(counter)
 	var err error
 	c.duration, err = m.Float64Histogram("keyhold.work.duration", metric.WithUnit("s"),
 		metric.WithDescription("From the call of a behavior to the outcome of its commit."),

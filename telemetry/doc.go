@@ -34,6 +34,27 @@
 //	keyhold.units             gauge          handler, state          units that are halted, parking, paused, trying; live in this process
 //	keyhold.dead              gauge          handler                 dead letters kept
 //
+// Where the application is one of several nodes on a broker:
+//
+//	keyhold.reachable         gauge          what (store, broker)    1 while it answers this process
+//	keyhold.members           gauge                                  nodes that take part, as this one knows them
+//	keyhold.parts             gauge                                  parts of the lanes, of 64, that this node publishes
+//	keyhold.leases            gauge                                  units that this node holds
+//	keyhold.leases.lost       counter        handler, reason         leases given up: fenced, expired, suspended; handler part = of a part of the lanes
+//	keyhold.leases.refused    counter        handler                 units that were wanted here and that another node has
+//	keyhold.handovers         counter        handler                 units handed over to a node that ranks before this one
+//	keyhold.unfit             counter        handler                 units left to other nodes: this one could not recover them, or does not know a type
+//	keyhold.wakes             counter        handler                 wakes that came from the broker
+//	keyhold.relay.lag.events  gauge                                  records of this node's parts that the broker is not known to have
+//	keyhold.relay.lag.age     gauge, s                               age of the oldest of them
+//	keyhold.relay.published   counter        category                records appended to streams, for the first time or again
+//	keyhold.relay.healed      counter        category                lanes of which the broker had lost something
+//	keyhold.relay.diverged    counter        category                lanes that stopped until a person decides
+//	keyhold.relay.abandoned   counter        category                records that no broker can hold
+//	keyhold.relay.retired     counter        category                lanes that left the broker, passed by all
+//	keyhold.relay.missing     counter        category                requests of other applications for events that are nowhere any more
+//	keyhold.partitions        gauge          category                live keys on the broker; each category is counted by one node, once a minute
+//
 // Of projections, with the label projection, which is the name:
 //
 //	keyhold.projection.lag.events  gauge     projection          events that what readers see has not passed

@@ -60,6 +60,8 @@ type gauges struct {
 
 	projectionLag, projectionStopped metric.Int64ObservableGauge
 	projectionAge                    metric.Float64ObservableGauge
+
+	node nodeGauges
 }
 
 // patience is how long one collection waits for a store.
@@ -88,7 +90,7 @@ func (t *Telemetry) Watch(from actors.Standing) (stop func() error, err error) {
 			return nil // nobody's fault
 		}
 		return err
-	}, g.lag, g.units, g.dead, g.age, g.stopped, g.projectionLag, g.projectionStopped, g.projectionAge)
+	}, append(g.node.all(), g.lag, g.units, g.dead, g.age, g.stopped, g.projectionLag, g.projectionStopped, g.projectionAge)...)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -118,14 +120,19 @@ func (t *Telemetry) gauges() (g gauges, err error) {
 	g.projectionLag = ints("keyhold.projection.lag.events", "{event}", "Events that what readers of a projection see has not passed.")
 	g.projectionAge = seconds("keyhold.projection.lag.age", "Age of the first of them.")
 	g.projectionStopped = ints("keyhold.projection.stopped", "{build}", "Builds of a projection that are halted, paused or trying an event again.")
-	return g, err
+	var of error
+	g.node, of = t.nodeGauges()
+	return g, errors.Join(err, of)
 }
 
-// observe reads handlers and projections: that one of the two cannot be read is no reason to leave out the other.
+// observe reads handlers, projections and what there is of nodes: that one of them cannot be read is no reason to leave out the others.
 func (g *gauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
 	faults := g.handlers(ctx, o, from, now)
 	if from.Projections != nil {
 		faults = errors.Join(faults, g.projections(ctx, o, from, now))
+	}
+	if from.Node != nil {
+		faults = errors.Join(faults, g.node.observe(ctx, o, from, now))
 	}
 	if faults != nil {
 		return fmt.Errorf("keyhold gauges: %w", faults)
@@ -196,6 +203,7 @@ func (t *Telemetry) Observer(next actors.Observer) actors.Observer {
 	o := next
 	if t.counts != nil {
 		t.counts.observe(&o, &next)
+		t.counts.nodes.observe(&o, &next)
 	}
 	o.Begin, o.End, o.Trace = t.begin(next.Begin), t.end(next.End), t.traceOf(next.Trace)
 	return o

@@ -1,0 +1,204 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/cluster"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/outbox"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// nodeCounts are fed as things happen among nodes.
+type nodeCounts struct {
+	lost, refused, woken, handed, unfit, published, healed, diverged, abandoned, retired, missed metric.Int64Counter
+}
+
+func (c *nodeCounts) instruments(counter func(to *metric.Int64Counter, name, unit, what string)) {
+	counter(&c.lost, "keyhold.leases.lost", "{lease}", "Leases that had to be given up; handler part = of a part of the lanes.")
+	counter(&c.refused, "keyhold.leases.refused", "{lease}", "Units that were wanted here and that another node has.")
+	counter(&c.woken, "keyhold.wakes", "{wake}", "Wakes that came from the broker.")
+	counter(&c.handed, "keyhold.handovers", "{unit}", "Units handed over to a node that ranks before this one.")
+	counter(&c.unfit, "keyhold.unfit", "{unit}", "Units that this node could not recover, or whose next event it does not know.")
+	counter(&c.published, "keyhold.relay.published", "{event}", "Records appended to streams of the broker, for the first time or again.")
+	counter(&c.healed, "keyhold.relay.healed", "{lane}", "Lanes of which the broker had lost something, and has it again.")
+	counter(&c.diverged, "keyhold.relay.diverged", "{lane}", "Lanes that stopped, because the broker has an event that the store has not.")
+	counter(&c.abandoned, "keyhold.relay.abandoned", "{event}", "Records that no broker can hold.")
+	counter(&c.retired, "keyhold.relay.retired", "{lane}", "Lanes that left the broker, passed by all.")
+	counter(&c.missed, "keyhold.relay.missing", "{request}", "Requests of other applications for events that are nowhere any more.")
+}
+
+func add(c metric.Int64Counter, n int, label, value string) {
+	c.Add(context.Background(), int64(n), metric.WithAttributeSet(attribute.NewSet(attribute.String(label, value))))
+}
+
+// loss gives why a lease was lost as a label.
+func loss(why string) string {
+	switch why {
+	case "renewal was fenced":
+		return "fenced"
+	case "deadline passed":
+		return "expired"
+	case "host was suspended":
+		return "suspended"
+	}
+	return "other"
+}
+
+// part is what stands for parts of the lanes where others are named by their handler.
+const part = "part"
+
+func (c *nodeCounts) leaseLost(handler, why string) {
+	c.lost.Add(context.Background(), 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("handler", handler), attribute.String("reason", loss(why)))))
+}
+
+// observe has o count what happens to leases before it is passed on to next.
+func (c *nodeCounts) observe(o, next *actors.Observer) {
+	o.LeaseLost = func(u event.Unit, why string) {
+		c.leaseLost(u.Name, why)
+		call2(next.LeaseLost, u, why)
+	}
+	o.LeaseRefused = func(u event.Unit, most time.Duration) {
+		add(c.refused, 1, "handler", u.Name)
+		call2(next.LeaseRefused, u, most)
+	}
+}
+
+// Cluster gives an observer of a node that counts, and passes everything on to next.
+func (t *Telemetry) Cluster(next cluster.Observer) cluster.Observer {
+	if t.counts == nil {
+		return next
+	}
+	o, c := next, &t.counts.nodes
+	o.Woken = func(name string) {
+		add(c.woken, 1, "handler", named(event.Unit{Name: name}))
+		call(next.Woken, name)
+	}
+	o.PartLost = func(p event.Part, why string) {
+		c.leaseLost(part, why)
+		call2(next.PartLost, p, why)
+	}
+	o.HandedOver = func(u event.Unit, to string) {
+		add(c.handed, 1, "handler", named(u))
+		call2(next.HandedOver, u, to)
+	}
+	o.Unfit = func(u event.Unit, d time.Duration) {
+		add(c.unfit, 1, "handler", named(u))
+		call2(next.Unfit, u, d)
+	}
+	o.Trouble = func(what string, err error) {
+		add(t.counts.troubles, 1, "what", what)
+		call2(next.Trouble, what, err)
+	}
+	return o
+}
+
+func named(u event.Unit) string {
+	if u.Name == event.PartName {
+		return part
+	}
+	return u.Name
+}
+
+// Relay gives an observer of what is published that counts, and passes everything on to next.
+func (t *Telemetry) Relay(next outbox.Observer) outbox.Observer {
+	if t.counts == nil {
+		return next
+	}
+	o, c := next, &t.counts.nodes
+	o.Relayed = func(category string, records int) {
+		add(c.published, records, "category", category)
+		call2(next.Relayed, category, records)
+	}
+	o.Healed = func(lane event.LaneRef) {
+		add(c.healed, 1, "category", lane.Category)
+		call(next.Healed, lane)
+	}
+	o.Retired = func(category string, lanes int) {
+		add(c.retired, lanes, "category", category)
+		call2(next.Retired, category, lanes)
+	}
+	o.Diverged = func(d eventstore.Divergence) {
+		add(c.diverged, 1, "category", d.Lane.Category)
+		call(next.Diverged, d)
+	}
+	o.Abandoned = func(lane event.LaneRef, seq event.Sequence, reason string) {
+		add(c.abandoned, 1, "category", lane.Category)
+		if next.Abandoned != nil {
+			next.Abandoned(lane, seq, reason)
+		}
+	}
+	o.Served = func(w transport.Wanted, records int) {
+		if records == 0 {
+			add(c.missed, 1, "category", w.Lane.Category)
+		}
+		call2(next.Served, w, records)
+	}
+	o.Trouble = func(what string, err error) {
+		add(t.counts.troubles, 1, "what", what)
+		call2(next.Trouble, what, err)
+	}
+	return o
+}
+
+// nodeGauges are read where the application is one of several nodes.
+type nodeGauges struct {
+	members, parts, leases, reachable, keys, unpublished metric.Int64ObservableGauge
+	age                                                  metric.Float64ObservableGauge
+}
+
+func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
+	for _, i := range []struct {
+		to               *metric.Int64ObservableGauge
+		name, unit, what string
+	}{
+		{&g.members, "keyhold.members", "{node}", "Nodes that take part, as this one knows them."},
+		{&g.parts, "keyhold.parts", "{part}", "Parts of the lanes, of 64, that this node publishes."},
+		{&g.leases, "keyhold.leases", "{lease}", "Units that this node holds."},
+		{&g.reachable, "keyhold.reachable", "1", "1 while the store, or the broker, answers this process; else 0."},
+		{&g.keys, "keyhold.partitions", "{key}", "Live keys of a category on the broker; counted once a minute, by one node for each category."},
+		{&g.unpublished, "keyhold.relay.lag.events", "{event}", "Records of the parts of this node that the broker is not known to have."},
+	} {
+		var e error
+		*i.to, e = t.meter.Int64ObservableGauge(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.what))
+		err = errors.Join(err, e)
+	}
+	var e error
+	g.age, e = t.meter.Float64ObservableGauge("keyhold.relay.lag.age", metric.WithUnit("s"), metric.WithDescription("Age of the oldest of them, of a hundred lanes."))
+	return g, errors.Join(err, e)
+}
+
+func (g *nodeGauges) all() []metric.Observable {
+	return []metric.Observable{g.members, g.parts, g.leases, g.reachable, g.keys, g.unpublished, g.age}
+}
+
+func (g *nodeGauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
+	s, err := from.Node(ctx)
+	o.ObserveInt64(g.members, int64(s.Members))
+	o.ObserveInt64(g.parts, int64(s.Parts))
+	o.ObserveInt64(g.leases, int64(s.Leases))
+	for what, answers := range s.Reaches {
+		var v int64
+		if answers {
+			v = 1
+		}
+		o.ObserveInt64(g.reachable, v, metric.WithAttributeSet(attribute.NewSet(attribute.String("what", what))))
+	}
+	for category, live := range s.Keys {
+		o.ObserveInt64(g.keys, int64(live), metric.WithAttributeSet(attribute.NewSet(attribute.String("category", category))))
+	}
+	if err := done(ctx, err); err != nil { // what the store was to tell is left out
+		return fmt.Errorf("what is not published: %w", err)
+	}
+	o.ObserveInt64(g.unpublished, int64(s.Unpublished))
+	o.ObserveFloat64(g.age, age(s.Oldest, now))
+	return nil
+}
