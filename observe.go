@@ -62,12 +62,26 @@ func (a *App) observer() actors.Observer {
 		log.Error("behavior ignores its timeout: its key waits until it returns", "unit", u, "for", d)
 		call2(next.Overdue, u, d)
 	}
+	o.LeaseRefused = func(u event.Unit, most time.Duration) {
+		log.Debug("another node has the unit", "unit", u, "for_at_most", most)
+		call2(next.LeaseRefused, u, most)
+	}
+	leases := new(rarely)
+	o.LeaseLost = func(u event.Unit, why string) {
+		if unsaid, now := leases.due(why); now {
+			logLeaseLost(log, u, why, unsaid)
+		}
+		call2(next.LeaseLost, u, why)
+	}
 	o.Misused = func(u event.Unit, err error) { call2(next.Misused, u, err) } // the runtime has logged it
 	o.Begin, o.End, o.Trace = next.Begin, next.End, next.Trace
 	troubles := new(rarely)
 	o.Trouble = func(u event.Unit, what string, err error) {
 		if unsaid, now := troubles.due(what); now {
 			attrs := []any{"unit", u, "what", what}
+			if u.IsZero() {
+				attrs = attrs[2:]
+			}
 			if unsaid > 0 {
 				attrs = append(attrs, "unsaid", unsaid)
 			}
@@ -78,6 +92,16 @@ func (a *App) observer() actors.Observer {
 		}
 	}
 	return o
+}
+
+// logLeaseLost warns of the first in a minute: what goes wrong for one unit does so for many.
+func logLeaseLost(log *slog.Logger, u event.Unit, why string, unsaid int) {
+	said := "lost the lease of a unit: another node may have it, and what its behavior does meanwhile is not committed; if that happens often, this process pauses, or " +
+		"reaches the broker too slowly, for its TTL"
+	if why == "host was suspended" {
+		said = "this host stood still, as a machine that is suspended or a container that is paused: its units are other nodes' now, and what their behaviors did meanwhile is not committed"
+	}
+	log.Warn(said, "unit", u, "why", why, "unsaid", unsaid)
 }
 
 // observeAsides is the part of the observer that tells of what is set aside, and of what may have ended the process.
