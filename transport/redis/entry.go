@@ -47,8 +47,11 @@ func sequenceOf(id string) (event.Sequence, error) {
 }
 
 // encodeEntry gives the fields of an entry, and their values, as they follow the id in XADD.
-func encodeEntry(e *event.Envelope) []any {
-	fields := make([]any, 0, 24)
+func encodeEntry(e *event.Envelope) []any { return appendEntry(make([]any, 0, 24), e) }
+
+// appendEntry adds them to what is there.
+func appendEntry(fields []any, e *event.Envelope) []any {
+	before := len(fields)
 	add := func(name, value string) {
 		if value != "" {
 			fields = append(fields, name, value)
@@ -74,7 +77,7 @@ func encodeEntry(e *event.Envelope) []any {
 	add(fieldCausation, e.CausationID)
 	add(fieldTrace, e.Trace.Parent)
 	add(fieldTraceState, e.Trace.State)
-	if len(e.Data) > 0 || len(fields) == 0 { // Redis has no entry without fields
+	if len(e.Data) > 0 || len(fields) == before { // Redis has no entry without fields
 		fields = append(fields, fieldData, e.Data)
 	}
 	return fields

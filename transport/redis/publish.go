@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -205,59 +206,94 @@ func (p *publication) send(ctx context.Context, s *script, batches [][]int) {
 
 // call is written as the head of append.lua says.
 func (p *publication) call(s *script, batch []int) *call {
-	c := &call{script: s}
+	c := &call{script: s, keys: make([]string, 0, 2*len(batch)+8), args: make([]any, 0, p.size(batch))}
 	places := make(map[string]int)
-	place := func(key string) int {
+	place := func(kind event.NameKind, owner string) int {
+		key := mustName(p.c.names, event.Name{Kind: kind, Owner: owner})
 		if places[key] == 0 {
 			c.keys = append(c.keys, key)
 			places[key] = len(c.keys)
 		}
 		return places[key]
 	}
-	var names []string // subscribers, in the order in which they come
-	keys := make(map[string][]string)
-	seen := make(map[event.Unit]bool)
+	busy := audience{once: p.once(batch)}
 	c.args = append(c.args, p.ahead, len(batch))
+	category, index := "", 0
 	for _, i := range batch {
 		r := &p.runs[i]
 		c.keys = append(c.keys, p.keys[i].stream, p.keys[i].newest)
 		stream := len(c.keys) - 1
-		index := 0
 		if !p.c.servers.cluster {
-			index = place(mustName(p.c.names, event.Name{Kind: event.NameIndex, Owner: r.Lane.Category}))
-			for _, name := range r.Subscribers {
-				if u := (event.Unit{Name: name, Key: r.Lane.Key}); !seen[u] {
-					seen[u] = true
-					if keys[name] == nil {
-						names = append(names, name)
-					}
-					keys[name] = append(keys[name], r.Lane.Key)
-				}
+			if index == 0 || category != r.Lane.Category {
+				category, index = r.Lane.Category, place(event.NameIndex, r.Lane.Category)
 			}
-		}
-		start := 0
-		if r.Start {
-			start = 1
+			busy.add(r)
 		}
 		var first event.Sequence
 		if len(r.Entries) > 0 {
 			first = r.Entries[0].Sequence
 		}
-		c.args = append(c.args, stream, index, r.Lane.Key, start, uint64(first), len(r.Entries))
+		c.args = append(c.args, stream, index, r.Lane.Key, flag(r.Start), uint64(first), len(r.Entries))
 		for e := range r.Entries {
-			values := encodeEntry(&r.Entries[e])
-			c.args = append(append(c.args, len(values)), values...)
+			count := len(c.args)
+			c.args = appendEntry(append(c.args, nil), &r.Entries[e])
+			c.args[count] = len(c.args) - count - 1
 		}
 	}
-	c.args = append(c.args, len(names))
-	for _, name := range names {
-		c.args = append(c.args, place(mustName(p.c.names, event.Name{Kind: event.NameBusy, Owner: name})),
-			mustName(p.c.names, event.Name{Kind: event.NameWake, Owner: name}), len(keys[name]))
-		for _, key := range keys[name] {
-			c.args = append(c.args, key)
-		}
+	c.args = append(c.args, len(busy.names))
+	for n, name := range busy.names {
+		c.args = append(c.args, place(event.NameBusy, name), mustName(p.c.names, event.Name{Kind: event.NameWake, Owner: name}), len(busy.keys[n]))
+		c.args = append(c.args, busy.keys[n]...)
 	}
 	return c
+}
+
+// size is about how many arguments a batch has.
+func (p *publication) size(batch []int) int {
+	n := 16
+	for _, i := range batch {
+		n += 6 + 20*len(p.runs[i].Entries) + len(p.runs[i].Subscribers)
+	}
+	return n
+}
+
+// once reports whether no key can come twice: a lane does not.
+func (p *publication) once(batch []int) bool {
+	for _, i := range batch {
+		if at := p.runs[i].Lane; at.Lane != event.Primary || at.Category != p.runs[batch[0]].Lane.Category {
+			return false
+		}
+	}
+	return true
+}
+
+// audience is who gets work by a call, in the order in which they come, and on which keys.
+type audience struct {
+	once  bool // no key comes twice
+	names []string
+	keys  [][]any
+	seen  map[event.Unit]bool
+}
+
+func (a *audience) add(r *transport.Append) {
+	for _, name := range r.Subscribers {
+		n := slices.Index(a.names, name)
+		if n < 0 {
+			n = len(a.names)
+			a.names, a.keys = append(a.names, name), append(a.keys, nil)
+		}
+		if !a.once {
+			u := event.Unit{Name: name, Key: r.Lane.Key}
+			if a.seen[u] {
+				continue
+			}
+			if a.seen == nil {
+				a.seen = make(map[event.Unit]bool)
+			}
+			a.seen[u] = true
+		}
+		a.keys[n] = append(a.keys[n], r.Lane.Key)
+	}
 }
 
 // appended reads the two elements that answer a run.

@@ -16,17 +16,18 @@
 -- Order  entries, busy sets, index, wakes: what a crash between two servers leaves undone is done when it is asked again.
 -- Sequences are exact below 2^53.
 
+local KEYS, ARGV, call, tell, unpack, find = KEYS, ARGV, redis.call, redis.pcall, unpack, string.find
 local at = 0
 local function take()
   at = at + 1
   return ARGV[at]
 end
 local function number() return tonumber(take()) end
-local function id(sequence) return string.format('%.0f-0', sequence) end
+local function text(sequence) return string.format('%.0f', sequence) end
 
 -- The newest entry as the stream has it: sequence, event id. It is written down beside the stream, so that nobody reads a body again.
 local function look(stream, name)
-  local entry = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  local entry = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
   local sequence = string.match(entry[1], '^(%d+)%-0$')
   if not sequence then
     error({err = 'entry ' .. entry[1] .. ' of ' .. stream .. ' is not of the form sequence-0: it was written by hand'})
@@ -35,22 +36,22 @@ local function look(stream, name)
   for i = 1, #entry[2], 2 do
     if entry[2][i] == 'id' then event = entry[2][i + 1] end
   end
-  redis.call('SET', name, sequence .. ' ' .. event)
+  call('SET', name, sequence .. ' ' .. event)
   return tonumber(sequence), event
 end
 
 -- The newest entry of a lane, nil when it has none. A stream without the string is looked at; a string without stream says nothing.
-local function newest(stream, name)
-  if redis.call('XLEN', stream) == 0 then return nil end
-  local kept = redis.call('GET', name)
-  local sequence, event = string.match(kept or '', '^(%d+) (.*)$')
+local function newest(stream, name, length)
+  if length == 0 then return nil end
+  local _, _, sequence, event = find(call('GET', name) or '', '^(%d+) (.*)$')
   if sequence then return tonumber(sequence), event end
   return look(stream, name)
 end
 
-local function eventOf(values)
-  for i = 1, #values, 2 do
-    if values[i] == 'id' then return values[i + 1] end
+-- The event id of the entry whose fields and values are these of ARGV.
+local function eventOf(from, upto)
+  for i = from, upto, 2 do
+    if ARGV[i] == 'id' then return ARGV[i + 1] end
   end
   return ''
 end
@@ -59,86 +60,89 @@ local ahead = number()
 
 -- Appends entries from the skip-th on; tells the newest afterwards, and what stopped it.
 local function add(stream, name, first, entries, skip, length)
-  local sequence, event, fault
+  local newest, fault
   for i = skip + 1, #entries do
-    local added = redis.pcall('XADD', stream, id(first + i - 1), unpack(entries[i]))
+    local sequence, from, upto = text(first + i - 1), entries[i], entries[i] + tonumber(ARGV[entries[i] - 1]) - 1
+    local added = tell('XADD', stream, sequence .. '-0', unpack(ARGV, from, upto))
     if type(added) == 'table' and added.err then
       fault = added.err
       break
     end
-    sequence, event = first + i - 1, eventOf(entries[i])
+    newest = sequence .. ' ' .. eventOf(from, upto)
     length = length + 1
   end
-  if sequence then
-    redis.call('SET', name, string.format('%.0f ', sequence) .. event)
-    if length > ahead then redis.call('XTRIM', stream, 'MAXLEN', '=', ahead) end
+  if newest then
+    call('SET', name, newest)
+    if length > ahead then call('XTRIM', stream, 'MAXLEN', '=', ahead) end
   end
-  return sequence, event, fault
+  return newest, fault
 end
 
+-- entries are the places of their first fields in ARGV, behind the number of these.
 local function append(stream, name, start, first, entries)
-  local last, event = newest(stream, name)
+  local length = call('XLEN', stream)
+  local last, event = newest(stream, name, length)
   local skip = 0
   if not last then
     if #entries == 0 or not start then return 'empty', '' end
-    redis.call('UNLINK', stream) -- without entries it still knows the highest id it ever had, and refuses lower ones
+    call('UNLINK', stream) -- without entries it still knows the highest id it ever had, and refuses lower ones
   elseif #entries == 0 then
-    return 'ok', string.format('%.0f ', last) .. event
+    return 'ok', text(last) .. ' ' .. event
   elseif last + 1 < first then
-    return 'gap', string.format('%.0f ', last) .. event
+    return 'gap', text(last) .. ' ' .. event
   elseif last >= first then
     skip = last - first + 1
-    if skip > #entries or eventOf(entries[skip]) ~= event then return 'dup', string.format('%.0f ', last) .. event end
-    if skip == #entries then return 'ok', string.format('%.0f ', last) .. event end
+    local from = entries[skip]
+    if not from or eventOf(from, from + tonumber(ARGV[from - 1]) - 1) ~= event then return 'dup', text(last) .. ' ' .. event end
+    if skip == #entries then return 'ok', text(last) .. ' ' .. event end
   end
-  local sequence, added, fault = add(stream, name, first, entries, skip, last and redis.call('XLEN', stream) or 0)
-  if fault and not sequence and string.find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
+  local added, fault = add(stream, name, first, entries, skip, length)
+  if fault and not added and find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
     last, event = look(stream, name)
-    return 'dup', string.format('%.0f ', last) .. event
+    return 'dup', text(last) .. ' ' .. event
   end
   if fault then return 'error', fault end
-  return 'ok', string.format('%.0f ', sequence) .. added
+  return 'ok', added
 end
 
 local answers, indexed = {}, {}
-for _ = 1, number() do
+for lane = 1, number() do
   local stream, index, key, start, first, entries = number(), number(), take(), take() == '1', number(), {}
   for i = 1, number() do
-    local values = {}
-    for v = 1, number() do values[v] = take() end
-    entries[i] = values
+    entries[i] = at + 2
+    at = at + 1 + tonumber(ARGV[at + 1])
   end
   local done, outcome, told = pcall(append, KEYS[stream], KEYS[stream + 1], start, first, entries)
   if not done then
     outcome, told = 'error', type(outcome) == 'table' and outcome.err or tostring(outcome)
   end
-  answers[#answers + 1] = outcome
-  answers[#answers + 1] = told
+  answers[2 * lane - 1], answers[2 * lane] = outcome, told
   if index > 0 and outcome ~= 'empty' and outcome ~= 'error' then
-    indexed[index] = indexed[index] or {}
-    table.insert(indexed[index], key)
+    local keys = indexed[index] or {}
+    indexed[index] = keys
+    keys[#keys + 1] = key
   end
 end
 
 local wakes = {}
 for _ = 1, number() do
-  local busy, channel, keys, quiet = KEYS[number()], take(), {}, {}
-  for i = 1, number() do keys[i] = take() end
-  for from = 1, #keys, 1000 do
-    local upto = math.min(from + 999, #keys)
-    for i, known in ipairs(redis.call('SMISMEMBER', busy, unpack(keys, from, upto))) do
-      if known == 0 then quiet[#quiet + 1] = keys[from + i - 1] end
+  local busy, channel, keys, quiet = KEYS[number()], take(), number(), {}
+  local first, last = at + 1, at + keys
+  at = last
+  for from = first, last, 1000 do
+    for i, known in ipairs(call('SMISMEMBER', busy, unpack(ARGV, from, math.min(from + 999, last)))) do
+      if known == 0 then quiet[#quiet + 1] = ARGV[from + i - 1] end
     end
   end
   for from = 1, #quiet, 1000 do
     local upto = math.min(from + 999, #quiet)
-    redis.call('SADD', busy, unpack(quiet, from, upto))
+    call('SADD', busy, unpack(quiet, from, upto))
     wakes[#wakes + 1] = {channel, table.concat(quiet, '\n', from, upto)}
   end
 end
 
 for index, keys in pairs(indexed) do
-  for from = 1, #keys, 1000 do redis.call('SADD', KEYS[index], unpack(keys, from, math.min(from + 999, #keys))) end
+  for from = 1, #keys, 1000 do call('SADD', KEYS[index], unpack(keys, from, math.min(from + 999, #keys))) end
 end
-for _, wake in ipairs(wakes) do redis.call('PUBLISH', wake[1], wake[2]) end
+for _, wake in ipairs(wakes) do call('PUBLISH', wake[1], wake[2]) end
 return answers
