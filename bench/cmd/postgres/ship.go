@@ -48,7 +48,9 @@ var order = keyhold.Entity[int]{
 }
 
 // shipper writes a row for each order, with its checkpoint.
-type shipper struct{ writes func(event string, number int64) }
+type shipper struct {
+	writes func(event string, number int64)
+}
 
 func (s *shipper) placed(ctx keyhold.Context, e placed) error {
 	if _, err := ctx.Tx().ExecContext(ctx, `INSERT INTO effects (client, event) VALUES ($1, $2)`, e.ClientID, ctx.Meta().ID); err != nil {
