@@ -88,7 +88,7 @@ type Lanes interface {
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
 	// Purge deletes, in batches of at most limit, replies older than before, and records older than before that every handler
 	// registered for their category has passed, that belong to no entity's stream and that no dead letter or parked event refers to: what a
-	// handler set aside stays.
+	// handler set aside stays. Handlers that keep their checkpoints in another store have a record once it is noted as published; until then it stays for them.
 	//
 	// It never makes a hole inside a lane: a record that has something below it that stays (an event of a stream, a dead letter's
 	// record, or one that is younger or not passed) is emptied instead. It is then a void such as Abandon leaves, but nothing is kept of what

@@ -53,12 +53,15 @@ func (d *data) purgeRecords(before time.Time, limit int) int {
 	emptied := 0
 	held := d.held()
 	for name, c := range d.categories {
-		handlers := d.registry.handlersOf(name)
+		handlers, elsewhere := d.registry.handlersOf(name), d.registry.readElsewhere(name)
 		for _, l := range c.lanes {
 			if !l.purgeable() || len(gone)+emptied == limit {
 				continue
 			}
 			passed := l.passedBy(handlers)
+			if elsewhere {
+				passed = min(passed, l.noted)
+			}
 			old := func(r *record) bool {
 				return r.Stream.IsZero() && r.Sequence <= passed && r.Time.Before(before) && !held[place{lane: l.ref, seq: r.Sequence}] && !d.unread(r)
 			}

@@ -43,6 +43,16 @@ func (r *registry) handlersOf(category string) []string {
 	return names
 }
 
+// readElsewhere reports whether anybody subscribes to a category who keeps its checkpoints in another store.
+func (r *registry) readElsewhere(category string) bool {
+	for _, h := range r.handlers {
+		if h.StoreID != "" && slices.Contains(h.Categories, category) {
+			return true
+		}
+	}
+	return false
+}
+
 // LoadRegistry implements [eventstore.Registry].
 func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error) {
 	var out eventstore.Registered

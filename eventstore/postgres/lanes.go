@@ -109,12 +109,16 @@ const isKept = `(EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND 
 // subscribes is true of a subscription s whose handler keeps its checkpoints here.
 const subscribes = `EXISTS (SELECT 1 FROM keyhold_handlers o WHERE o.name = s.handler AND o.store_id = '')`
 
+// isUnsent is true of a record l of a lane n that somebody subscribes to who keeps its checkpoints in another store, and that is not published yet.
+const isUnsent = `(EXISTS (SELECT 1 FROM keyhold_subscriptions s WHERE s.category = n.category AND NOT ` + subscribes + `)
+	AND l.sequence > coalesce((SELECT w.through FROM keyhold_published w WHERE w.lane = l.lane), 0))`
+
 func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, err error) {
 	err = each(c.ctx, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane
 		WHERE l.stream_version IS NULL AND NOT l.held AND l.time < $1
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
 			WHERE s.category = n.category AND `+subscribes+` AND l.sequence > coalesce(p.sequence, 0))
-		AND NOT `+isKept+` AND (l.void OR l.position <= `+projectionFloor+`)
+		AND NOT `+isUnsent+` AND NOT `+isKept+` AND (l.void OR l.position <= `+projectionFloor+`)
 		ORDER BY l.time LIMIT $2`, []any{millis(before), limit}, func(row rows) error {
 		var r oldRecord
 		err := row.Scan(&r.position, &r.lane, &r.sequence, &r.void)
@@ -138,7 +142,7 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	}
 	end := first + event.Sequence(limit)
 	if _, err := c.get(`SELECT l.sequence FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane WHERE l.lane = $1 AND l.sequence < $2
-		AND (l.stream_version IS NOT NULL OR (NOT l.void AND l.position > `+projectionFloor+`) OR l.sequence > $3 OR l.time >= $4 OR `+isKept+`)
+		AND (l.stream_version IS NOT NULL OR (NOT l.void AND l.position > `+projectionFloor+`) OR l.sequence > $3 OR l.time >= $4 OR `+isUnsent+` OR `+isKept+`)
 		ORDER BY l.sequence LIMIT 1`,
 		[]any{lane, int64(end), int64(passed), millis(before)}, &end); err != nil || end == first {
 		return 0, first, err

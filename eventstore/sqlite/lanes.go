@@ -98,11 +98,15 @@ type oldRecord struct {
 	void           bool
 }
 
+// isUnsent is true of a record l of a lane n that somebody subscribes to who keeps its checkpoints in another store, and that is not published yet.
+const isUnsent = `(l.sequence > n.published AND EXISTS (SELECT 1 FROM keyhold_subscriptions s WHERE s.category = n.category AND NOT s.own))`
+
 func (c *connection) oldRecords(before time.Time, limit int) (old []oldRecord, err error) {
 	err = each(noContext, c, `SELECT l.position, l.lane, l.sequence, l.void FROM keyhold_log l CROSS JOIN keyhold_lanes n ON n.id = l.lane
 		WHERE l.stream_version IS NULL AND l.held = 0 AND l.time < ?
 		AND NOT EXISTS (SELECT 1 FROM keyhold_subscriptions s LEFT JOIN keyhold_checkpoints p ON p.name = s.handler AND p.lane = l.lane
 			WHERE s.category = n.category AND s.own AND l.sequence > coalesce(p.sequence, 0))
+		AND NOT `+isUnsent+`
 		AND NOT EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 		AND NOT EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)
 		AND (l.void OR l.position <= `+projectionFloor+`)
@@ -129,7 +133,7 @@ func (c *connection) purgePrefix(lane int64, before time.Time, limit int) (purge
 	}
 	end := first + event.Sequence(limit)
 	if _, err := c.get(`SELECT sequence FROM keyhold_log l JOIN keyhold_lanes n ON n.id = l.lane WHERE l.lane = ? AND sequence < ?
-		AND (stream_version IS NOT NULL OR (void = 0 AND position > `+projectionFloor+`) OR sequence > ? OR time >= ?
+		AND (stream_version IS NOT NULL OR (void = 0 AND position > `+projectionFloor+`) OR sequence > ? OR time >= ? OR `+isUnsent+`
 			OR EXISTS (SELECT 1 FROM keyhold_dead d WHERE d.lane = l.lane AND d.sequence = l.sequence)
 			OR EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.lane = l.lane AND p.sequence = l.sequence)) ORDER BY sequence LIMIT 1`,
 		[]any{lane, end, passed, millis(before)}, &end); err != nil || end == first {
