@@ -30,8 +30,10 @@ type shared struct {
 	looking  lifecycle.Loop // for what only the store knows
 	duties   lifecycle.Loop // of the parts that are held
 	renewing lifecycle.Loop // of what a broker without memory is to be told again
-	changed  chan struct{}  // holds a token when parts were gained or lost
-	forgot   chan struct{}  // holds a token when the broker has lost its memory
+	reviews  lifecycle.Loop // of what the broker has noted
+	beat     time.Duration
+	changed  chan struct{} // holds a token when parts were gained or lost
+	forgot   chan struct{} // holds a token when the broker has lost its memory
 
 	mu struct {
 		sync.Mutex
@@ -97,7 +99,7 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 	if !ok {
 		return fmt.Errorf("transport %q carries what a relay brings, which this store keeps nothing for: use postgres.Open or sqlite.Open", c.broker.Name())
 	}
-	c.runtime = runtime
+	c.runtime, c.beat = runtime, port.Traits().Heartbeat
 	limits := c.broker.Limits()
 	c.relay, err = outbox.New(outbox.Config{
 		Store: relaying, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
@@ -149,7 +151,7 @@ func (c *shared) start(ctx context.Context) error {
 	if err := c.node.Start(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew))
+	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew), c.reviews.Start(ctx, c.review))
 }
 
 func (c *shared) carry(on bool) {
@@ -180,7 +182,7 @@ func (c *shared) stop(ctx context.Context) error {
 	if c.node == nil {
 		return c.broker.Stop(ctx)
 	}
-	if err := errors.Join(c.looking.Stop(ctx), c.renewing.Stop(ctx), c.duties.Stop(ctx)); err != nil {
+	if err := errors.Join(c.looking.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
 		return err
 	}
 	if err := c.node.Stop(ctx); err != nil {

@@ -191,6 +191,9 @@ type Work interface {
 	Leases(ctx context.Context, units []event.Unit) ([]time.Duration, error)
 	// Halted notes that a unit waits for a person, or does not any more: those that wait are left out of Busy. It is a hint.
 	Halted(ctx context.Context, u event.Unit, halted bool) error
+	// Resting pages through the keys of a subscriber that are noted to wait for a person, as Busy does. A note may outlive what it says, for whoever was to take it
+	// back may not have been there: somebody compares them with the store now and then.
+	Resting(ctx context.Context, name string, cursor uint64) (keys []string, next uint64, err error)
 }
 
 // Membership is who takes part. It is what nodes know of each other; what they may run is a matter of leases alone.

@@ -128,9 +128,10 @@ var lifetime = []check{
 		_, wanted := s.Broker.Wanted(ctx, "order")
 		_, leases := s.Broker.Leases(ctx, []event.Unit{shipping})
 		_, _, busy := s.Broker.Busy(ctx, "shipping", 0)
+		_, _, resting := s.Broker.Resting(ctx, "shipping", 0)
 		for what, err := range map[string]error{
 			"declare": s.Broker.Declare(ctx, s.declared()), "unregister": s.Broker.Unregister(ctx, "x"), "mark": s.Broker.Mark(ctx, []event.Unit{shipping}),
-			"halted": s.Broker.Halted(ctx, shipping, true), "subscribers": subscribers, "partitions": partitions, "wanted": wanted, "leases": leases, "busy": busy,
+			"halted": s.Broker.Halted(ctx, shipping, true), "subscribers": subscribers, "partitions": partitions, "wanted": wanted, "leases": leases, "busy": busy, "resting": resting,
 		} {
 			if !errors.Is(err, context.Canceled) {
 				s.Errorf("%s: got %v", what, err)

@@ -255,10 +255,19 @@ func (s *suite) read(lane event.LaneRef, above event.Sequence) []event.Envelope 
 // busy gives the keys of a subscriber that have work, in order, each once.
 func (s *suite) busy(name string) []string {
 	s.Helper()
-	var all []string
+	return s.paged(func(cursor uint64) ([]string, uint64, error) { return s.Broker.Busy(s.Context(), name, cursor) })
+}
+
+func (s *suite) resting(name string) []string {
+	s.Helper()
+	return s.paged(func(cursor uint64) ([]string, uint64, error) { return s.Broker.Resting(s.Context(), name, cursor) })
+}
+
+func (s *suite) paged(page func(cursor uint64) (keys []string, next uint64, err error)) (all []string) {
+	s.Helper()
 	for cursor := uint64(0); ; {
-		keys, next, err := s.Broker.Busy(s.Context(), name, cursor)
-		s.must("busy", err)
+		keys, next, err := page(cursor)
+		s.must("page", err)
 		if all = append(all, keys...); next == 0 {
 			slices.Sort(all)
 			return slices.Compact(all)

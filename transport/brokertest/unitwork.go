@@ -53,6 +53,20 @@ var unitWork = []check{
 			s.same("none is", []string{"k-1", "k-2"}, s.busy("shipping"))
 		}
 	}},
+	{"Units that wait for a person are told, each at least once", func(s *suite) {
+		s.same("none", []string{}, s.resting("shipping"))
+		var want []string
+		for i := range 1500 {
+			u := event.Unit{Name: "shipping", Key: fmt.Sprintf("h-%d", i)}
+			s.must("halted", s.Broker.Halted(s.Context(), u, true))
+			want = append(want, u.Key)
+		}
+		s.must("another's", s.Broker.Halted(s.Context(), billing, true))
+		s.must("halted", s.Broker.Halted(s.Context(), shipping, true))
+		s.must("and not any more", s.Broker.Halted(s.Context(), shipping, false))
+		slices.Sort(want)
+		s.same("all", want, s.resting("shipping"))
+	}},
 	{"Leases are told in the order asked", func(s *suite) {
 		ttl := s.Broker.Port().Traits().TTL
 		s.acquire(s.Broker, billing)

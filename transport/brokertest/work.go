@@ -55,6 +55,22 @@ func (b *Broker) Busy(ctx context.Context, name string, cursor uint64) ([]string
 	return keys, next, err
 }
 
+// Resting implements [transport.Work].
+func (b *Broker) Resting(ctx context.Context, name string, cursor uint64) ([]string, uint64, error) {
+	var keys []string
+	var next uint64
+	err := b.do(ctx, Call{Op: "resting"}, func() error {
+		all := slices.Sorted(maps.Keys(b.mu.halted[name]))
+		from := min(int(cursor), len(all))
+		keys = all[from:min(from+busyPage, len(all))]
+		if from+len(keys) < len(all) {
+			next = uint64(from + len(keys))
+		}
+		return nil
+	})
+	return keys, next, err
+}
+
 // Leases implements [transport.Work].
 func (b *Broker) Leases(ctx context.Context, units []event.Unit) ([]time.Duration, error) {
 	left := make([]time.Duration, len(units))

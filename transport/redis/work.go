@@ -106,6 +106,30 @@ func (t *Transport) Busy(ctx context.Context, name string, cursor uint64) (keys 
 	return keys, next, nil
 }
 
+// Resting implements [transport.Work].
+func (t *Transport) Resting(ctx context.Context, name string, cursor uint64) (keys []string, next uint64, err error) {
+	c := t.conn.Load()
+	if c == nil {
+		return nil, 0, errNotConnected
+	}
+	halted, err := c.name(event.NameHalted, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	scan := &call{keys: []string{halted}, args: []any{"sscan", halted, cursor, "count", busyPage}}
+	if _, err = c.servers.run(ctx, onWork, scan); err != nil {
+		return nil, 0, fmt.Errorf("scan keys of %s that wait for a person: %w", name, err)
+	}
+	page, next, ok := scanned(scan.reply)
+	if !ok {
+		return nil, 0, fmt.Errorf("scan keys of %s that wait for a person: odd reply %v", name, scan.reply)
+	}
+	for _, key := range page {
+		keys = append(keys, key.(string))
+	}
+	return keys, next, nil
+}
+
 // scanned takes the reply of a scan apart: elements, and the next cursor.
 func scanned(reply any) (page []any, next uint64, ok bool) {
 	both, ok := list(reply, 2)
