@@ -471,7 +471,6 @@ func TestWhoDrainsGoesForNothingAndKeepsWhatItRuns(t *testing.T) {
 		if err := a.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		pass(4 * time.Second) // a heartbeat, until b knows
 		a.take()
 		b.take()
 		w.mark(b, u)
@@ -508,6 +507,7 @@ func TestUnitsThatWaitForAPersonAreLeftAlone(t *testing.T) {
 	})
 }
 
+// Defect P18: nobody says that there are very many live keys, until the memory of the broker is full.
 func TestManyLiveKeysAreWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,7 @@ var sleepers = []exception{
 	{"guarantees/node_control_test.go", "a process under load rests between two deposits"},
 	{"guarantees/rebuild_test.go", "faults come at random times"},
 	{"guarantees/chaos_test.go", "faults come at random times, and last"},
+	{"guarantees/idle_test.go", "counts what is asked of Redis in a time"},
 	{"cluster/node_test.go", "lets virtual time pass: every test of it is in a bubble of synctest"},
 	{"guarantees/rolling_test.go", "has load on a fleet of two programs for a time"},
 	{"internal/proxy/link.go", "delays what passes: that is what it is for"},

@@ -55,7 +55,8 @@ type Keeper struct {
 	cfg    Config
 	traits partitions.Traits
 	life   time.Duration // from when a lease was asked for to its deadline
-	every  time.Duration // between renewals
+	every  time.Duration // between renewals, less jitter
+	jitter time.Duration
 	clock  clock
 	loop   lifecycle.Loop
 	calls  lifecycle.Group
@@ -86,7 +87,7 @@ func New(cfg Config) *Keeper {
 	}
 	t := cfg.Port.Traits()
 	k := &Keeper{cfg: cfg, traits: t, life: t.TTL - t.Margin, poke: make(chan struct{}, 1)}
-	k.every = t.Heartbeat
+	k.every, k.jitter = t.Heartbeat, t.Heartbeat/4
 	if cfg.Seldom && 4*t.Heartbeat <= k.life {
 		k.every = 2 * t.Heartbeat
 	}

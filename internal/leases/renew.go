@@ -18,7 +18,7 @@ const (
 // dueAt gives when a lease that was asked for at sent is renewed: a little before it is a heartbeat old, or two, so that those which were acquired together
 // part in time.
 func (k *Keeper) dueAt(sent time.Duration) time.Duration {
-	return sent + k.every - rand.N(k.every/4+1)
+	return sent + k.every - rand.N(k.jitter+1)
 }
 
 func (k *Keeper) run(ctx context.Context) {

@@ -27,9 +27,6 @@ func (t *Transport) Signals(tb signal.TB) (listening *signal.Signal[struct{}], l
 	return &t.signals.listening, &t.signals.looked
 }
 
-// SetManyPartitions sets from how many partitions on the node is warned.
-func (t *Transport) SetManyPartitions(n int) { t.manyPartitions = n }
-
 // Missing asks for what a unit misses.
 func (t *Transport) Missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, most int) ([]event.Envelope, bool, error) {
 	got, err := t.conn.Load().missing(ctx, u, lane, after, nil, most)

@@ -21,12 +21,11 @@ type Transport struct {
 	calls      lifecycle.Group            // what goes to Redis for several callers at once
 	bound      atomic.Pointer[binding]
 
-	births         births
-	foreigners     sync.Map        // by category that was declared: bool, it is another store's
-	begins         sync.Map        // by subscription that was declared: time.Time, from when on it begins
-	watching       lifecycle.Group // for wakes, and for losses
-	manyPartitions int             // of one category, above which the node is told
-	signals        struct {        // for tests
+	births     births
+	foreigners sync.Map        // by category that was declared: bool, it is another store's
+	begins     sync.Map        // by subscription that was declared: time.Time, from when on it begins
+	watching   lifecycle.Group // for wakes, and for losses
+	signals    struct {        // for tests
 		listening signal.Signal[struct{}]
 		looked    signal.Signal[error]
 	}
@@ -53,7 +52,7 @@ func Open(url string) *Transport { return New(Config{URL: url}) }
 
 // New makes a transport. It does no I/O; what is wrong with cfg is told by Connect.
 func New(cfg Config) *Transport {
-	t := &Transport{manyPartitions: manyPartitions}
+	t := new(Transport)
 	t.cfg, t.fault = cfg.withDefaults()
 	return t
 }

@@ -92,19 +92,6 @@ func TestAHaltedSubscriberSilencesNobodyElse(t *testing.T) {
 	})
 }
 
-// Defect P18: nobody says that there are many live keys, until memory is full.
-func TestP18ManyLiveKeysAreReported(t *testing.T) {
-	t.Parallel()
-	w := newScene(t, redisserver.Options{})
-	tr := w.connected(t)
-	tr.SetManyPartitions(2)
-	for i := range 3 {
-		published(t, tr, event.LaneRef{Category: "order", Key: fmt.Sprint(i)}, 1, 1)
-	}
-	node := start(t, tr, "shipping")
-	node.reported.WaitFor(t, func(err error) bool { return strings.Contains(err.Error(), "category order has 3 live keys") })
-}
-
 func TestMemoryThatRunsShortIsReported(t *testing.T) {
 	t.Parallel()
 	w := newScene(t, redisserver.Options{})

@@ -27,18 +27,14 @@ type watch struct {
 	tried    chan struct{}     // closed when it listens, or could not at the first attempt
 	settle   sync.Once
 
-	deaf   bool            // the last attempt to listen went wrong, which was reported
-	blind  bool            // likewise the last look
-	full   bool            // memory is nearly full, which was reported
-	warned map[string]bool // categories with many partitions, which was reported
+	deaf  bool // the last attempt to listen went wrong, which was reported
+	blind bool // likewise the last look
+	full  bool // memory is nearly full, which was reported
 }
 
 const (
 	longestPause = 5 * time.Second // between attempts to listen
-	looksPerTour = 10              // memory and partitions are looked at with every tenth look
-
-	// Partitions of one category above which the node is told: each costs memory until it is retired.
-	manyPartitions = 10_000
+	looksPerTour = 10              // memory is looked at with every tenth look
 
 	// Shares of maxmemory in use, in percent: the node is told at the first, and again after it was below the second.
 	nearlyFull, comfortable = 90, 80
@@ -170,11 +166,10 @@ func (w *watch) wake(m *goredis.Message) {
 
 // look asks once per heartbeat whether the broker remembers, and now and then whether it has memory left.
 func (w *watch) look(ctx context.Context) {
-	w.warned = make(map[string]bool)
 	for n := 0; ; n++ {
 		err := w.t.checkBirth(ctx)
 		if err == nil && n%looksPerTour == 0 {
-			err = errors.Join(w.lookAtMemory(ctx), w.lookAtPartitions(ctx))
+			err = w.lookAtMemory(ctx)
 		}
 		if ctx.Err() != nil {
 			return
@@ -211,27 +206,6 @@ func (w *watch) lookAtMemory(ctx context.Context) error {
 			at, worst, limit>>20))
 	case worst < comfortable:
 		w.full = false
-	}
-	return nil
-}
-
-// lookAtPartitions tells the node of categories with many live keys.
-func (w *watch) lookAtPartitions(ctx context.Context) error {
-	seen := make(map[string]bool)
-	for _, s := range w.node.Subscriptions {
-		if s.Category == "" || seen[s.Category] { // what stands for parts has none
-			continue
-		}
-		seen[s.Category] = true
-		n, err := w.t.Partitions(ctx, s.Category)
-		if err != nil {
-			return err
-		}
-		if n > w.t.manyPartitions && !w.warned[s.Category] {
-			w.report(fmt.Errorf("category %s has %d live keys in Redis, of about 5 KB each: is its key what events must be in order by, and is `RetireAfter` (%v) short enough?",
-				s.Category, n, w.t.cfg.RetireAfter))
-		}
-		w.warned[s.Category] = n > w.t.manyPartitions
 	}
 	return nil
 }
