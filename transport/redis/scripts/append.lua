@@ -12,7 +12,7 @@
 --        "empty", a message with "error". A lane that goes wrong fails no other.
 -- Errors OOM: nothing was done. It is the one script that may not run at maxmemory, unless no lane brings entries: then it is loaded with
 --        the flag.
--- Cost   O(entries + trimmed + keys). No body is read but when the newest string was lost.
+-- Cost   O(entries + trimmed + keys). No body is read but when the newest string was lost, or when the whole run is there already: then the last one's.
 -- Order  entries, busy sets, index, wakes: what a crash between two servers leaves undone is done when it is asked again.
 -- Sequences are exact below 2^53.
 
@@ -78,6 +78,12 @@ local function add(stream, name, first, entries, skip, length)
   return newest, fault
 end
 
+-- What was removed by hand cannot be put back where it was: a stream takes no id at or below the highest that it ever had. So it is one that lost everything.
+local function lost(stream, name)
+  call('UNLINK', stream, name)
+  return 'empty', ''
+end
+
 -- entries are the places of their first fields in ARGV, behind the number of these.
 local function append(stream, name, start, first, entries)
   local length = call('XLEN', stream)
@@ -94,11 +100,15 @@ local function append(stream, name, start, first, entries)
     skip = last - first + 1
     local from = entries[skip]
     if not from or eventOf(from, from + tonumber(ARGV[from - 1]) - 1) ~= event then return 'dup', text(last) .. ' ' .. event end
-    if skip == #entries then return 'ok', text(last) .. ' ' .. event end
+    if skip == #entries then
+      if #call('XRANGE', stream, text(last) .. '-0', text(last) .. '-0') == 0 then return lost(stream, name) end
+      return 'ok', text(last) .. ' ' .. event
+    end
   end
   local added, fault = add(stream, name, first, entries, skip, length)
   if fault and not added and find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
     last, event = look(stream, name)
+    if last < first + skip then return lost(stream, name) end
     return 'dup', text(last) .. ' ' .. event
   end
   if fault then return 'error', fault end
