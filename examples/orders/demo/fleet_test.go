@@ -72,6 +72,27 @@ func TestAMissingServerIsSaidWithWhatInstallsIt(t *testing.T) {
 	}
 }
 
+func TestServersStayAsLongAsIsWanted(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		p    plan
+		ctx  context.Context
+		says string
+	}{
+		{plan{Stay: true, Redis: true}, over, "\nThe servers stay until Ctrl-C.\n"},
+		{plan{Redis: true}, t.Context(), ""},
+		{plan{Stay: true}, t.Context(), ""}, // there are none
+	} {
+		var out strings.Builder
+		stay(c.ctx, c.p, &screen{out: &out})
+		if out.String() != c.says {
+			t.Errorf("%+v says %q", c.p, out.String())
+		}
+	}
+}
+
 func TestWhatTheDemoRunsOnIsChosen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

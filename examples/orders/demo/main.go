@@ -55,9 +55,8 @@ func demo(p plan, dir string, s *screen) int {
 	story := newScript(p, dir, s)
 	f, faults, err := story.run(ctx)
 	took := time.Since(began)
-	if p.Stay && err == nil && p.Redis {
-		s.say("\nThe servers stay until Ctrl-C.")
-		<-interrupted.Done()
+	if err == nil {
+		stay(interrupted, p, s)
 	}
 	if failed := story.close(); err == nil {
 		err = failed
@@ -69,6 +68,14 @@ func demo(p plan, dir string, s *screen) int {
 		return 1
 	}
 	return conclude(p, f, faults, took, dir, own, s)
+}
+
+// stay keeps the servers, where that is wanted, until ctx ends.
+func stay(ctx context.Context, p plan, s *screen) {
+	if p.Stay && p.Redis {
+		s.say("\nThe servers stay until Ctrl-C.")
+		<-ctx.Done()
+	}
 }
 
 // left says what files there are to look at.

@@ -39,7 +39,7 @@ func (s *script) names(ctx context.Context) error {
 	s.screen.say("")
 	s.screen.note("What is in Redis now: %s names (docs/wire.md has what each means). Some of them:", thousands(int(g.number(ctx, "DBSIZE"))))
 	s.screen.list(rows)
-	s.screen.note("Look yourself, while this runs, in another terminal:")
+	s.screen.note("Look yourself, while this runs, in another terminal (with ARGS=-stay the servers stay at the end):")
 	s.screen.note("  redis-cli -p %s --scan --pattern '*:%s*'", port, client)
 	s.screen.note("  redis-cli -p %s get %s", port, lease)
 	s.screen.note("  go run ./examples/orders/cmd/orders admin --db '%s' status", s.ground.DB)
