@@ -111,43 +111,37 @@ func (f *fleet) pass(d time.Duration) {
 type loss struct {
 	name   string
 	signal syscall.Signal
-	inside bool
-	reach  string
+	inside bool // behaviors are in a transaction
 }
 
+var (
+	killed  = loss{"kill -9", syscall.SIGKILL, false}
+	stopped = loss{"SIGSTOP", syscall.SIGSTOP, false}
+	inside  = loss{"SIGSTOP inside a transaction", syscall.SIGSTOP, true}
+	planned = loss{"planned", syscall.SIGTERM, false}
+)
+
 // failover has two nodes with work for each key, one of which goes, and tells when the other one goes on.
-func failover(ctx context.Context, s *settings) error {
-	for _, l := range []loss{
-		{"kill -9", syscall.SIGKILL, false, ""}, {"SIGSTOP", syscall.SIGSTOP, false, ""}, {"SIGSTOP inside a transaction", syscall.SIGSTOP, true, ""},
-		{"planned", syscall.SIGTERM, false, ""},
-	} {
-		begins, ends, err := l.measure(ctx, s)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
-		what, reach := "from the signal to the next behavior", fmt.Sprintf("<= %d", (ttl+heartbeat).Milliseconds())
-		if l.signal == syscall.SIGTERM {
-			what, reach = "from the end of the event in hand to the next behavior", "< 100"
-		}
-		for _, q := range []struct {
-			name  string
-			share float64
-		}{{"p50", .5}, {"p99", .99}} {
-			f := figures.Figure{Name: fmt.Sprintf("%s (%d keys), %s, %s", l.name, len(begins), what, q.name), Value: figures.Quantile(begins, q.share), Unit: "ms"}
-			if q.name == "p99" {
-				f.Reach = reach
-			}
-			s.sheet.Add(f)
-		}
-		if l.inside {
-			s.sheet.Add(figures.Figure{Name: l.name + ", from the signal to the end of the next behavior, p99", Value: figures.Quantile(ends, .99), Unit: "ms"})
-		}
+func (l loss) failover(ctx context.Context, s *settings) error {
+	begins, ends, err := l.measure(ctx, s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	what, reach := "from the signal to the next behavior", fmt.Sprintf("<= %d", (ttl+heartbeat).Milliseconds())
+	if l.signal == syscall.SIGTERM {
+		what, reach = "from the end of the event in hand to the next behavior", "< 100"
+	}
+	of := fmt.Sprintf("%s (%d keys), %s, ", l.name, len(begins), what)
+	s.sheet.Add(figures.Figure{Name: of + "p50", Value: figures.Quantile(begins, .5), Unit: "ms"})
+	s.sheet.Add(figures.Figure{Name: of + "p99", Value: figures.Quantile(begins, .99), Unit: "ms", Reach: reach})
+	if l.inside {
+		s.sheet.Add(figures.Figure{Name: l.name + ", from the signal to the end of the next behavior, p99", Value: figures.Quantile(ends, .99), Unit: "ms"})
 	}
 	return nil
 }
 
 // measure has a node go several times.
-func (l *loss) measure(ctx context.Context, s *settings) (begins, ends []time.Duration, err error) {
+func (l loss) measure(ctx context.Context, s *settings) (begins, ends []time.Duration, err error) {
 	servers, err := serve(ctx, s)
 	if err != nil {
 		return nil, nil, err
@@ -187,7 +181,7 @@ func (l *loss) measure(ctx context.Context, s *settings) (begins, ends []time.Du
 }
 
 // once has a node go while both have work.
-func (l *loss) once(ctx context.Context, f *fleet, app *keyhold.App, goes *process) (begins, ends []time.Duration, err error) {
+func (l loss) once(ctx context.Context, f *fleet, app *keyhold.App, goes *process) (begins, ends []time.Duration, err error) {
 	f.pass(2 * time.Second) // who ranks first for a key has asked for it
 	for range 25 {
 		var some []any

@@ -32,7 +32,7 @@ type settings struct {
 var parts = []struct {
 	name    string
 	measure func(context.Context, *settings) error
-}{{"work", work}, {"ship", ship}, {"failover", failover}}
+}{{"work", work}, {"ship", ship}, {"kill", killed.failover}, {"stop", stopped.failover}, {"inside", inside.failover}, {"planned", planned.failover}}
 
 // quiet tells of what went wrong alone.
 var quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 5, "in which everything is measured in turns")
 	flag.BoolVar(&s.fsync, "fsync", true, "the server writes to the disk at each commit, as in production")
 	out := flag.String("json", "", "file for the results as JSON")
-	only := flag.String("only", "", "of work, ship and failover, with commas between; all if empty")
+	only := flag.String("only", "", "of work, ship, kill, stop, inside and planned, with commas between; all if empty")
 	profile := flag.String("cpuprofile", "", "file for a profile of this program")
 	flag.Parse()
 	if err := run(&s, *out, *only, *profile); err != nil {
