@@ -137,7 +137,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		a.cfg.Logger.Warn("the process that had the store open before did not stop by itself: what was in a behavior then may be what ended it, "+
 			"and is tried with care", "max_crashes", a.cfg.MaxCrashes)
 	}
-	r := &running{app: a, rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules(), trace: a.cfg.Observer.Trace}, names: p.names()}
+	r := &running{app: a, store: a.storeReach(), rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules(), trace: a.cfg.Observer.Trace}, names: p.names()}
 	r.jobs = newJobs(r)
 	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := a.run(ctx, r, in, p, id, t); err != nil {
@@ -167,6 +167,7 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 		return fmt.Errorf("look for acts: %w", err)
 	}
 	r.acts.from(last)
+	r.store.told(nil)
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
 	others, err := r.carried(ctx, p, id)
 	if err != nil {

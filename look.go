@@ -67,10 +67,9 @@ func (a *acts) found(id int64) bool {
 
 // look finds what was done on the store from outside. It costs one indexed query in a quarter of a second, however many keys there are.
 func (r *running) look(ctx context.Context) {
-	log := r.app.cfg.Logger
 	timer := time.NewTimer(lookEvery)
 	defer timer.Stop()
-	gap, failed := lookEvery, 0
+	gap := lookEvery
 	for {
 		select {
 		case <-ctx.Done():
@@ -81,15 +80,11 @@ func (r *running) look(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if failed++; failed == 1 {
-				log.Warn("cannot look for acts: what is done from outside is taken up when the store answers", "error", err)
-			}
+			r.store.told(err)
 			gap = min(2*gap, longestGap)
 		default:
-			if failed > 0 {
-				log.Info("looks for acts again", "failed", failed)
-			}
-			gap, failed = lookEvery, 0
+			r.store.told(nil)
+			gap = lookEvery
 		}
 		timer.Reset(gap)
 	}

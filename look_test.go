@@ -243,8 +243,8 @@ func TestAStoreThatDoesNotAnswerIsAskedMoreSlowlyAndLoggedOnce(t *testing.T) {
 			if took, want := time.Since(began), 250*(1+2+4+8+16)*time.Millisecond; took > want || took < want-250*time.Millisecond {
 				t.Errorf("taken up after %s, want %s", took, want)
 			}
-			log.wants(t, "level=WARN", "cannot look for acts", `error="disk broken"`)
-			log.wants(t, "level=INFO", "looks for acts again", "failed=4")
+			log.wants(t, "level=WARN", "out of reach: the store", `error="disk broken"`)
+			log.wants(t, "level=INFO", "reached again: the store", "failed=4")
 		})
 	})
 }

@@ -35,7 +35,9 @@ func (a *App) Admin() *admin.Desk {
 				r.take(done)
 			}
 		},
-		Inspect: a.inspect,
+		Consumes: a.consumes,
+		Members:  a.members,
+		Inspect:  a.inspect,
 		Projection: func(ctx context.Context, name string, build int) (*admin.ProjectionFigures, error) {
 			r, err := a.live()
 			if err != nil {

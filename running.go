@@ -24,6 +24,7 @@ type running struct {
 	app     *App
 	runtime *actors.Runtime // nil in a start that failed early
 	carrier carrier         // likewise
+	store   *reach
 
 	projections *projection.Runtime // nil in a start that failed early
 	router      *router

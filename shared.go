@@ -26,6 +26,12 @@ type shared struct {
 	runtime  *actors.Runtime
 	listens  transport.Node
 	declares transport.Declared
+	reach    *reach // of the broker
+	once     rarely // kinds of trouble
+	counted  struct {
+		sync.Mutex
+		keys map[string]int // live keys, of the categories that this node has counted
+	}
 
 	looking  lifecycle.Loop // for what only the store knows
 	duties   lifecycle.Loop // of the parts that are held
@@ -45,6 +51,7 @@ type shared struct {
 // share connects to the broker and agrees with everybody else there on who produces and who reads what. It starts nothing.
 func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Identity, broker transport.Broker) (*shared, error) {
 	c := &shared{r: r, broker: broker, declares: p.declares(id.StoreID), changed: make(chan struct{}, 1), forgot: make(chan struct{}, 1)}
+	c.counted.keys = map[string]int{}
 	c.mu.told = map[event.Unit]time.Time{}
 	if err := broker.Connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", broker.Name(), err)
@@ -100,6 +107,7 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 		return fmt.Errorf("transport %q carries what a relay brings, which this store keeps nothing for: use postgres.Open or sqlite.Open", c.broker.Name())
 	}
 	c.runtime, c.beat = runtime, port.Traits().Heartbeat
+	c.reach = a.brokerReach(c.broker.Name(), port.Traits().TTL)
 	limits := c.broker.Limits()
 	c.relay, err = outbox.New(outbox.Config{
 		Store: relaying, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
@@ -113,7 +121,7 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 	c.node, err = cluster.New(cluster.Config{
 		Self:   transport.Member{ID: c.broker.OwnerID(), Node: a.cfg.Node, StoreID: id.StoreID, Names: p.names()},
 		Broker: c.broker, Port: port, Store: a.cfg.Store, Units: runtime, Relay: c.relay, Categories: p.order,
-		Observer: cluster.Observer{PartHeld: func(event.Part, bool) { token(c.changed) }}, Logger: a.cfg.Logger,
+		Observer: c.clustered(), Logger: a.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -123,21 +131,6 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 		Wake:          c.node.Wake, Rescan: c.node.Rescan, Forgot: func() { token(c.forgot) }, Report: a.transportFault,
 	}
 	return nil
-}
-
-// relayed logs what happens to what is relayed.
-func (c *shared) relayed() outbox.Observer {
-	log := c.r.app.cfg.Logger
-	return outbox.Observer{
-		Healed: func(lane event.LaneRef) { log.Warn("the broker had lost events and has them again", "lane", lane) },
-		Diverged: func(d eventstore.Divergence) {
-			log.Error("the broker has an event that the store has not: was the store restored from a backup, or did it fail over without its last commits? "+
-				"Nothing of this lane is published until a person decides", "lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID)
-		},
-		Abandoned: func(lane event.LaneRef, seq event.Sequence, reason string) {
-			log.Error("an event can never be published: a void takes its place", "lane", lane, "sequence", seq, "reason", reason)
-		},
-	}
 }
 
 func (c *shared) start(ctx context.Context) error {
@@ -171,6 +164,7 @@ func (c *shared) drain(ctx context.Context) error {
 	if c.node == nil || !c.carries() {
 		return nil
 	}
+	c.r.app.cfg.Logger.Info("draining: what is in hand is finished, and other nodes take the keys over", "others", len(c.node.Placement().Members())-1)
 	if err := c.node.Drain(ctx); err != nil {
 		c.r.app.cfg.Logger.Warn("the other nodes do not know that this one stops: they take over when its leases lapse", "error", err)
 		return err
@@ -190,6 +184,8 @@ func (c *shared) stop(ctx context.Context) error {
 			return err
 		}
 		c.r.app.cfg.Logger.Warn("leases could not be given back: they lapse by themselves", "error", err)
+	} else if c.carries() {
+		c.r.app.cfg.Logger.Info("drained: all leases are given back")
 	}
 	c.carry(false)
 	return errors.Join(c.relay.Stop(ctx), c.broker.Stop(ctx))
@@ -313,7 +309,7 @@ func (c *shared) look(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			c.r.app.cfg.Logger.Warn("cannot look for what was set aside and is due: will try again", "error", err)
+			c.r.store.told(err)
 			gap = min(2*gap, longestGap)
 		default:
 			gap = lookEvery

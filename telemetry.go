@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
+	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/projection"
 )
 
@@ -18,6 +20,9 @@ import (
 type Telemetry interface {
 	// Observer gives the observer that the application uses: it records, and passes everything on to next.
 	Observer(next Observer) Observer
+	// Cluster and Relay do the same for what happens among nodes, where the application is one of several.
+	Cluster(next cluster.Observer) cluster.Observer
+	Relay(next outbox.Observer) outbox.Observer
 	// Watch reads gauges from the application, from each start until stop is called. stop has a reading that is under way end, and
 	// returns when the application is read no more.
 	Watch(from actors.Standing) (stop func() error, err error)
@@ -49,7 +54,11 @@ func (r *running) watch(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	stop, err := t.Watch(actors.Standing{Overview: r.app.cfg.Store.Overview, Loads: r.runtime.Loads, Projections: r.projectionStandings})
+	from := actors.Standing{Overview: r.app.cfg.Store.Overview, Loads: r.runtime.Loads, Projections: r.projectionStandings}
+	if c, is := r.carrier.(*shared); is {
+		from.Node = c.standing
+	}
+	stop, err := t.Watch(from)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,123 @@
+package keyhold
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/cluster"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/outbox"
+)
+
+// brokerReach is told by the beats of the node.
+func (a *App) brokerReach(name string, ttl time.Duration) *reach {
+	return &reach{
+		what: "the broker " + name, log: a.cfg.Logger, patience: ttl,
+		then: "what is committed is published when it answers, and this process gives up its keys as their leases end; see whether its server runs and lets this process in",
+	}
+}
+
+// clustered logs what a node does.
+func (c *shared) clustered() cluster.Observer {
+	log := c.r.app.cfg.Logger
+	o := cluster.Observer{
+		PartHeld: func(event.Part, bool) { token(c.changed) },
+		Beat: func(err error) {
+			if !errors.Is(err, context.Canceled) { // by a stop
+				c.reach.told(err)
+			}
+		},
+		PartLost: func(p event.Part, why string) {
+			if unsaid, now := c.once.due("part " + why); now {
+				log.Warn("lost the lease of a part of the lanes: another node publishes them", "part", p, "why", why, "unsaid", unsaid)
+			}
+		},
+		Keys: func(category string, live int) {
+			c.counted.Lock()
+			defer c.counted.Unlock()
+			c.counted.keys[category] = live
+		},
+		ManyPartitions: func(category string, live int) {
+			log.Warn("a category has very many live keys, each of which costs memory on the broker: is its key one of every order or request? "+
+				"Then use a category without a key, whose events are spread over buckets", "category", category, "live", live)
+		},
+		Trouble: func(what string, err error) {
+			rareLog(log, &c.once, "the broker did not do what this node asked: tried again", what, err)
+		},
+		Unfit: func(u event.Unit, d time.Duration) {
+			log.Info("other nodes are to go for a unit first: this one could not recover it, or does not know the type of its next event", "unit", u, "for", d)
+		},
+		HandedOver: func(u event.Unit, to string) { log.Debug("handed over", "unit", u, "to", to) },
+	}
+	if t := c.r.app.cfg.Telemetry; t != nil {
+		o = t.Cluster(o)
+	}
+	return o
+}
+
+// relayed logs what happens to what is relayed.
+func (c *shared) relayed() outbox.Observer {
+	log := c.r.app.cfg.Logger
+	o := outbox.Observer{
+		Healed: func(lane event.LaneRef) { log.Warn("the broker had lost events and has them again", "lane", lane) },
+		Diverged: func(d eventstore.Divergence) {
+			log.Error("the broker has an event that the store has not: was the store restored from a backup, or did it fail over without its last commits? "+
+				"Nothing of this lane is published until a person decides", "lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID,
+				"try", admin.CommandLine("keyhold", "lanes ls", nil))
+		},
+		Abandoned: func(lane event.LaneRef, seq event.Sequence, reason string) {
+			log.Error("an event can never be published: a void takes its place", "lane", lane, "sequence", seq, "reason", reason)
+		},
+		Trouble: func(what string, err error) { rareLog(log, &c.once, "publishing waits: tried again", what, err) },
+		Stale: func(p event.Part) {
+			log.Info("a part of the lanes is another node's by now, and is published there", "part", p)
+		},
+	}
+	if t := c.r.app.cfg.Telemetry; t != nil {
+		o = t.Relay(o)
+	}
+	return o
+}
+
+// standing is what gauges are read from.
+func (c *shared) standing(ctx context.Context) (actors.NodeStanding, error) {
+	s := actors.NodeStanding{
+		Members: len(c.node.Placement().Members()), Parts: c.node.Parts(), Leases: c.runtime.Leases(),
+		Reaches: map[string]bool{"store": c.r.store.fault() == nil, "broker": c.reach.fault() == nil},
+	}
+	c.counted.Lock()
+	s.Keys = maps.Clone(c.counted.keys)
+	c.counted.Unlock()
+	lag, err := c.relay.Lag(ctx)
+	s.Unpublished, s.Oldest = lag.Records, lag.Oldest
+	return s, err
+}
+
+// members are the nodes as this one knows them, for the desk; nil where it is alone.
+func (a *App) members() (all []admin.Member) {
+	r, err := a.live()
+	if err != nil {
+		return nil
+	}
+	c, is := r.carrier.(*shared)
+	if !is {
+		return nil
+	}
+	for _, m := range c.node.Placement().Members() {
+		all = append(all, admin.Member{Node: m.Node, Here: m.ID == c.broker.OwnerID(), Draining: m.Draining, Since: m.Since})
+	}
+	return all
+}
+
+// consumes is Ready of an application whose desk is there: that it is not started, a desk says by itself.
+func (a *App) consumes() error {
+	if err := a.Ready(); !errors.Is(err, ErrNotStarted) {
+		return err
+	}
+	return nil
+}
