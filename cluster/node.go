@@ -166,13 +166,37 @@ func (n *Node) Start(ctx context.Context) error {
 	return nil
 }
 
-// Drain has the others take over: this node ranks nowhere from now on, and goes for nothing more. What it runs it still runs.
+// Drain has the others take over: this node ranks nowhere from now on, and goes for nothing more. What it runs it still runs. It returns when the others
+// have had the time to learn of it, a heartbeat later: who does not know leaves what becomes free to this node for a while.
 func (n *Node) Drain(ctx context.Context) error {
 	n.setDraining(true)
-	if err := n.scanning.Stop(ctx); err != nil {
+	err := n.scanning.Stop(ctx)
+	if err == nil {
+		err = n.beat(ctx)
+	}
+	if err == nil && n.hasOthers() {
+		err = pause(ctx, n.traits.Heartbeat)
+	}
+	if err != nil {
 		return fmt.Errorf("drain node: %w", err)
 	}
-	return n.beat(ctx)
+	return nil
+}
+
+// hasOthers reports whether anybody is there to take over.
+func (n *Node) hasOthers() bool {
+	return slices.ContainsFunc(n.placement.Load().members, func(m placed) bool { return m.ID != n.cfg.Self.ID && !m.Draining })
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
 }
 
 // Stop gives the parts up and takes the node off the list. It is idempotent.

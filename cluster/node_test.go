@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,7 @@ type fake struct {
 	w      *world
 	name   string
 	broker *brokertest.Broker
+	hangs  atomic.Bool // the next mark, until its context ends
 	mu     struct {
 		sync.Mutex
 		live   map[event.Unit]bool
@@ -77,6 +79,20 @@ type fake struct {
 	}
 }
 
+// marking is a broker that may hang.
+type marking struct {
+	*brokertest.Broker
+	f *fake
+}
+
+func (m marking) Mark(ctx context.Context, units []event.Unit) error {
+	if m.f.hangs.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return m.Broker.Mark(ctx, units)
+}
+
 // join starts a node.
 func (w *world) join(name string) *fake {
 	w.t.Helper()
@@ -89,7 +105,7 @@ func (w *world) join(name string) *fake {
 	}
 	node, err := cluster.New(cluster.Config{
 		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
-		Broker: f.broker, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
+		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
 		Observer: cluster.Observer{
 			ManyPartitions: func(category string, live int) { f.note(func() { f.mu.many[category] = live }) },
 			Keys:           func(category string, live int) { f.note(func() { f.mu.counted = map[string]int{category: live} }) },
@@ -481,6 +497,30 @@ func TestWhoDrainsGoesForNothingAndKeepsWhatItRuns(t *testing.T) {
 			t.Errorf("holds %d parts, %d before: they are relayed until it stops", a.partCount(), held)
 		}
 		a.leave()
+		b.leave()
+	})
+}
+
+func TestMarksUnderWayWhenANodeStopsAreNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(10 * time.Second)
+		if err := a.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.take()
+		a.hangs.Store(true)
+		a.Mark(unit(1))
+		synctest.Wait()
+		if err := errors.Join(a.Stop(t.Context()), a.broker.Stop(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]event.Unit{unit(1)}, b.take()); diff != "" {
+			t.Error(diff)
+		}
 		b.leave()
 	})
 }

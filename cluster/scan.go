@@ -175,7 +175,12 @@ func (n *Node) sendMarks(ctx context.Context) {
 	n.mu.Unlock()
 	const batch = 1000
 	for some := range slices.Chunk(units, batch) {
-		if err := n.bounded(ctx, func(ctx context.Context) error { return n.cfg.Broker.Mark(ctx, some) }); err != nil && ctx.Err() == nil {
+		err := n.bounded(ctx, func(ctx context.Context) error { return n.cfg.Broker.Mark(ctx, some) })
+		if ctx.Err() != nil {
+			n.Mark(units...) // whoever stops the loop sends them
+			return
+		}
+		if err != nil {
 			n.trouble("tell others that units have work", err)
 			return
 		}
