@@ -12,10 +12,12 @@ import (
 type Registry interface {
 	// LoadRegistry gives everything that was saved, in order of name, types of one name in order of version.
 	LoadRegistry(ctx context.Context) (Registered, error)
+	// Revision gives what LoadRegistry gives as Registered.Revision, for little.
+	Revision(ctx context.Context) (uint64, error)
 	// SaveRegistry replaces categories and handlers by name and types by name and version (those not named stay as they
 	// are) and sets the starting checkpoints of new subscriptions, in one transaction. It is compare-and-set by
 	// Registered.Revision, 0 before the first save: [*RegistryError] when somebody saved since. Where records are relayed, every lane of a category that is new to a
-	// handler of this store, and has something above its starting checkpoint, is due to be looked at ([Relays].DueLooks).
+	// handler, and has something above its starting checkpoint, is due to be looked at ([Relays].DueLooks); of a handler of another store that is every lane that has anything.
 	SaveRegistry(ctx context.Context, r Registered, starts []Start) error
 	// FirstBroker notes by which memory of a broker units of this store are leased from now on, if by any for the first time, and gives the one that was noted first.
 	// As long as that one lasts no lease can have been forgotten; see transport.Broker.

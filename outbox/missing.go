@@ -34,6 +34,10 @@ func (r *Relay) serve(ctx context.Context) {
 		}
 		r.listed = now
 	}
+	if err := r.discover(ctx, of); err != nil {
+		r.trouble(ctx, "ask who subscribes from other applications", err)
+		return
+	}
 	for _, category := range r.abroad {
 		if err := r.serveCategory(ctx, of, category); err != nil {
 			r.trouble(ctx, "serve what subscribers miss", err)
@@ -49,13 +53,21 @@ func (r *Relay) list(ctx context.Context, of parts) error {
 		if err != nil {
 			return err
 		}
-		r.abroad = r.abroad[:0]
+		r.abroad, r.produced = r.abroad[:0], make(map[string][]string)
+		for _, c := range registry.Categories {
+			if c.StoreID == r.cfg.StoreID {
+				r.produced[c.Name] = nil
+			}
+		}
 		seen := make(map[string]bool)
 		for i := range registry.Handlers {
 			if registry.Handlers[i].StoreID == "" {
 				continue
 			}
 			for _, category := range registry.Handlers[i].Categories {
+				if names, ours := r.produced[category]; ours {
+					r.produced[category] = append(names, registry.Handlers[i].Name)
+				}
 				if !seen[category] {
 					seen[category] = true
 					r.abroad = append(r.abroad, category)
@@ -64,6 +76,45 @@ func (r *Relay) list(ctx context.Context, of parts) error {
 		}
 		return nil
 	})
+}
+
+// discover finds subscribers of other applications that are new: they want what was published before, and nothing is on the broker of what nobody subscribed to. One node
+// asks for each category.
+func (r *Relay) discover(ctx context.Context, of parts) error {
+	var categories []string
+	for category := range r.produced {
+		if of.has(event.PartOf(event.PartName, category)) {
+			categories = append(categories, category)
+		}
+	}
+	if len(categories) == 0 {
+		return nil
+	}
+	slices.Sort(categories)
+	var found map[string][]transport.Subscriber
+	err := r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) (err error) {
+		found, err = r.cfg.Broker.Subscribers(ctx, categories)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	unknown := r.unknown(r.produced, found)
+	if len(unknown) == 0 {
+		return nil
+	}
+	known, err := r.remember(ctx, of, unknown)
+	if err != nil {
+		return err
+	}
+	for _, s := range unknown {
+		r.produced[s.Category] = append(r.produced[s.Category], s.Name) // be it that it could not be remembered: that is said now and then
+	}
+	for _, s := range known {
+		delete(r.heard, s.Category)
+		r.again = true // its lanes are due
+	}
+	return nil
 }
 
 func (r *Relay) serveCategory(ctx context.Context, of parts, category string) error {

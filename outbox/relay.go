@@ -48,6 +48,7 @@ type Relay struct {
 	served   time.Time                  // when the broker was last asked what is missed
 	listed   time.Time                  // when the store was last asked who subscribes from other applications
 	abroad   []string                   // the categories that those subscribe to
+	produced map[string][]string        // the categories of this store, and who of other applications is known to subscribe to them
 	again    bool                       // there may be more looks that are due
 	jobs     []*job                     // those of work, in the order in which they began
 }

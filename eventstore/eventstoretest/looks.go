@@ -167,14 +167,21 @@ var looks = whenRelayed([]check{
 		f.same("and of payment", f.dueLanes(), []event.LaneRef{orders, backfillLane("order", "a"), payments})
 		f.same("published", f.dueLooks(time.Now().Add(time.Minute))[0].Published, event.Sequence(0))
 	}},
-	{"a category that a handler had is not looked at again, nor one that is new to a handler of another store", func(f *fixture) {
+	{"a category that a handler had is not looked at again; one that is new to a handler of another store is, whole", func(f *fixture) {
 		f.register([]string{"shipping", "order"})
 		f.publish(slices.Concat(f.events("order", "a", 2), f.events("payment", "a", 1))...)
 		f.register([]string{"shipping", "order"})
-		f.foreign([]string{"billing", "order", "payment"})
 		f.same("looks", f.dueLanes(), []event.LaneRef{})
+		f.foreign([]string{"billing", "order", "payment"})
+		f.same("of another store", f.dueLanes(), []event.LaneRef{orders, payments})
+		held := f.hold(1, orders, payments)
+		for _, l := range []event.LaneRef{orders, payments} {
+			f.setLook(held, eventstore.Look{Lane: l, Due: time.Now().Add(time.Hour)})
+		}
+		f.foreign([]string{"billing", "order", "payment"})
+		f.same("again", f.dueLanes(), []event.LaneRef{})
 		f.register([]string{"billing", "order"}) // it is this store's now
-		f.same("looks", f.dueLanes(), []event.LaneRef{orders})
+		f.same("of this store", f.dueLanes(), []event.LaneRef{orders})
 	}},
 	{"a handler that starts at the end of its lanes has none looked at", func(f *fixture) {
 		f.publish(slices.Concat(f.events("order", "a", 2), f.events("order", "b", 2))...)

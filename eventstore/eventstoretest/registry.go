@@ -16,6 +16,9 @@ func (f *fixture) loadRegistry() eventstore.Registered {
 	f.Helper()
 	got, err := f.store.LoadRegistry(f.ctx)
 	f.must(err)
+	revision, err := f.store.Revision(f.ctx)
+	f.must(err)
+	f.same("revision", revision, got.Revision)
 	return got
 }
 

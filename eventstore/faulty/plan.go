@@ -29,6 +29,7 @@ const (
 	LoadRegistry      Call = "LoadRegistry"
 	SaveRegistry      Call = "SaveRegistry"
 	FirstBroker       Call = "FirstBroker"
+	Revision          Call = "Revision"
 	CategoryHasEvents Call = "CategoryHasEvents"
 	ListHalts         Call = "ListHalts"
 	ListDead          Call = "ListDead"

@@ -218,6 +218,10 @@ func (s *Store) SaveRegistry(ctx context.Context, r eventstore.Registered, start
 	return s.act(ctx, SaveRegistry, func() error { return s.inner.SaveRegistry(ctx, r, starts) })
 }
 
+func (s *Store) Revision(ctx context.Context) (uint64, error) {
+	return call(ctx, s, Revision, func() (uint64, error) { return s.inner.Revision(ctx) })
+}
+
 func (s *Store) FirstBroker(ctx context.Context, memory string) (string, error) {
 	return call(ctx, s, FirstBroker, func() (string, error) { return s.inner.FirstBroker(ctx, memory) })
 }

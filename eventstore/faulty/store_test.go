@@ -175,6 +175,7 @@ func every(s *faulty.Store) map[faulty.Call]func(ctx context.Context) error {
 		faulty.Purge:             func(ctx context.Context) error { _, err := s.Purge(ctx, time.Unix(1, 0), 1); return err },
 		faulty.LoadRegistry:      func(ctx context.Context) error { _, err := s.LoadRegistry(ctx); return err },
 		faulty.SaveRegistry:      func(ctx context.Context) error { return save(ctx, s) },
+		faulty.Revision:          func(ctx context.Context) error { _, err := s.Revision(ctx); return err },
 		faulty.FirstBroker:       func(ctx context.Context) error { _, err := s.FirstBroker(ctx, "memory"); return err },
 		faulty.CategoryHasEvents: func(ctx context.Context) error { _, err := s.CategoryHasEvents(ctx, "order"); return err },
 		faulty.ListHalts:         func(ctx context.Context) error { _, err := s.ListHalts(ctx, "", event.Unit{}, 1); return err },

@@ -76,6 +76,12 @@ func (s *Store) LoadRegistry(ctx context.Context) (eventstore.Registered, error)
 	return out, err
 }
 
+// Revision implements [eventstore.Registry].
+func (s *Store) Revision(ctx context.Context) (revision uint64, err error) {
+	err = s.read(ctx, func(d *data) { revision = d.registry.revision })
+	return revision, err
+}
+
 // FirstBroker implements [eventstore.Registry].
 func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
 	err = s.change(ctx, func(d *data) error {
@@ -104,11 +110,9 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 			before := r.handlers[h.Name]
 			h.Seen = max(before.Seen, s.generation) // another that runs may have started later
 			r.handlers[h.Name] = h
-			if h.StoreID == "" {
-				for _, category := range h.Categories {
-					if before.StoreID != "" || !slices.Contains(before.Categories, category) {
-						begun = append(begun, eventstore.Start{Handler: h.Name, Category: category})
-					}
+			for _, category := range h.Categories {
+				if (before.StoreID == "") != (h.StoreID == "") || !slices.Contains(before.Categories, category) {
+					begun = append(begun, eventstore.Start{Handler: h.Name, Category: category})
 				}
 			}
 		}

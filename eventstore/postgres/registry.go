@@ -95,6 +95,18 @@ func (l list) Scan(column any) error {
 	return json.Unmarshal([]byte(text), l.into)
 }
 
+// Revision implements [eventstore.Registry].
+func (s *Store) Revision(ctx context.Context) (n uint64, err error) {
+	err = s.read(ctx, func(r *readers) error {
+		n, err = revision(ctx, r)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the revision of the registry: %w", err)
+	}
+	return n, nil
+}
+
 // FirstBroker implements [eventstore.Registry].
 func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
 	err = s.change(ctx, "first broker", func(c *connection) error {
@@ -145,17 +157,20 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 	return nil
 }
 
-type begins struct{ name, category string }
+type begins struct {
+	name, category string
+	own            bool
+}
 
-// newTo gives the categories that are new to handlers of this store, where that is told to a relay.
+// newTo gives the categories that are new to handlers, where that is told to a relay.
 func (c *connection) newTo(handlers []eventstore.Handler) (begun []begins, err error) {
 	if !c.relayed {
 		return nil, nil
 	}
 	known := make(map[begins]bool)
-	if err := each(c.ctx, c, `SELECT s.handler, s.category FROM keyhold_subscriptions s WHERE `+subscribes, nil, func(row rows) error {
+	if err := each(c.ctx, c, `SELECT s.handler, s.category, h.store_id = '' FROM keyhold_subscriptions s JOIN keyhold_handlers h ON h.name = s.handler`, nil, func(row rows) error {
 		var s begins
-		err := row.Scan(&s.name, &s.category)
+		err := row.Scan(&s.name, &s.category, &s.own)
 		known[s] = true
 		return err
 	}); err != nil {
@@ -164,7 +179,7 @@ func (c *connection) newTo(handlers []eventstore.Handler) (begun []begins, err e
 	for i := range handlers {
 		h := &handlers[i]
 		for _, category := range h.Categories {
-			if s := (begins{h.Name, category}); h.StoreID == "" && !known[s] {
+			if s := (begins{h.Name, category, h.StoreID == ""}); !known[s] {
 				begun = append(begun, s)
 			}
 		}

@@ -19,6 +19,7 @@ type owning interface {
 	Diverge(ctx context.Context, held []eventstore.PartFence, d eventstore.Divergence) error
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
 	FirstBroker(ctx context.Context, memory string) (string, error)
+	Revision(ctx context.Context) (uint64, error)
 	CategoryHasEvents(ctx context.Context, category string) (bool, error)
 }
 

@@ -96,6 +96,18 @@ func (l list) Scan(column any) error {
 	return json.Unmarshal([]byte(text), l.into)
 }
 
+// Revision implements [eventstore.Registry].
+func (s *Store) Revision(ctx context.Context) (n uint64, err error) {
+	err = s.read(ctx, func(r *readers) error {
+		n, err = revision(ctx, r)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the revision of the registry: %w", err)
+	}
+	return n, nil
+}
+
 // FirstBroker implements [eventstore.Registry].
 func (s *Store) FirstBroker(ctx context.Context, memory string) (first string, err error) {
 	err = s.change(ctx, "first broker", func(c *connection) error {
@@ -146,18 +158,15 @@ func (s *Store) SaveRegistry(ctx context.Context, saved eventstore.Registered, s
 	return nil
 }
 
-// newTo gives the categories that are new to handlers of this store, where that is told to a relay.
+// newTo gives the categories that are new to handlers, where that is told to a relay.
 func (c *connection) newTo(handlers []eventstore.Handler) (begun []subscription, err error) {
 	if !c.relayed {
 		return nil, nil
 	}
 	for i := range handlers {
 		h := &handlers[i]
-		if h.StoreID != "" {
-			continue
-		}
 		for _, category := range h.Categories {
-			known, err := c.get(`SELECT 1 FROM keyhold_subscriptions WHERE category = ? AND handler = ? AND own`, []any{category, h.Name}, new(int))
+			known, err := c.get(`SELECT 1 FROM keyhold_subscriptions WHERE category = ? AND handler = ? AND own = ?`, []any{category, h.Name, h.StoreID == ""}, new(int))
 			if err != nil {
 				return nil, err
 			}

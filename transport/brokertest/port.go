@@ -192,6 +192,10 @@ func (p *port) take(parts []part, u event.Unit, pos event.Position, ack bool, ow
 		next.entries = append(next.entries, st.entries...)
 	} else {
 		next.entries = st.entries[pos.Sequence+1-first:]
+		if from, begins := p.begins(u.Name, &next); next.foreign && begins && !next.entries[0].Time.IsZero() && next.entries[0].Time.Before(from) {
+			next.lost = first
+			p.missing(&next, u)
+		}
 	}
 	return append(parts, next)
 }

@@ -44,7 +44,7 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 		if len(entries) == 0 {
 			return nil, false, nil
 		}
-		if entries[0].Sequence == after+1 {
+		if entries[0].Sequence == after+1 && !p.early(r.unit, after, &entries[0]) {
 			return unbroken(entries, after), false, nil
 		}
 		l.lost = entries[0].Sequence
@@ -60,6 +60,15 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 		return p.asked(ctx, r, i)
 	}
 	return run, len(run) == 0, nil
+}
+
+// early reports whether a unit that has no place in a lane begins behind its first entry: that was there before, and is there again for others.
+func (p *port) early(u event.Unit, after event.Sequence, first *event.Envelope) bool {
+	if after > 0 {
+		return false
+	}
+	begin := p.t.begin(u.Name, first.Category)
+	return begin != nil && !lateEnough(first, *begin)
 }
 
 // asked gives what another application, which produces the category, was asked for. Until it answers the call is an error: the unit tries again, and is marked
