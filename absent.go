@@ -1,8 +1,9 @@
 package keyhold
 
 import (
-	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keyhold/keyhold/actors"
@@ -18,8 +19,12 @@ func (r *registrar) absent(stored []eventstore.Handler) {
 		known[h.Name] = true
 	}
 	for _, h := range stored {
-		if slices.Contains(r.plan.names(), h.Name) {
-			continue
+		if h.StoreID != "" || slices.Contains(r.plan.names(), h.Name) {
+			continue // another application has it, or this one
+		}
+		if len(h.Begins) > 0 {
+			r.warnf("%s %q is in the store and not in this program: the application that produces category %s keeps what it has not read; if it is not to come back, stop the program and run %q",
+				h.Kind, h.Name, listNames(slices.Sorted(maps.Keys(h.Begins))), command("rm", h.Name))
 		}
 		categories := r.withEvents(h.Categories)
 		if len(categories) == 0 {
@@ -54,8 +59,16 @@ func (r *registrar) withEvents(categories []string) string {
 	var all []string
 	for _, c := range categories {
 		if r.hasEvents[c] {
-			all = append(all, fmt.Sprintf("%q", c))
+			all = append(all, c)
 		}
+	}
+	return listNames(all)
+}
+
+func listNames(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
 	}
 	return strings.Join(all, ", ")
 }

@@ -118,6 +118,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		caps = a.cfg.Transport.Capabilities()
 	}
 	p, resolved := resolve(in, types, caps)
+	resolved = errors.Join(resolved, p.reaches(a.cfg.Transport))
 	if err := errors.Join(a.cfg.faults(), faults, resolved); err != nil {
 		return nil, nil, err
 	}
@@ -153,6 +154,9 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := a.checkProjections(ctx, in, p); err != nil {
 		return err
 	}
+	if err := r.meet(ctx, p, id, t); err != nil {
+		return err
+	}
 	saved, err := a.registerAmong(ctx, p, r.router.types, id)
 	if err != nil {
 		return err
@@ -169,7 +173,7 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	r.acts.from(last)
 	r.store.told(nil)
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
-	others, err := r.carried(ctx, p, id)
+	others, err := r.carried(ctx, p, id, saved)
 	if err != nil {
 		return err
 	}
@@ -217,13 +221,13 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 }
 
 // carried makes what carries to the units, and gives what the units are to tell it.
-func (r *running) carried(ctx context.Context, p *plan, id eventstore.Identity) (actors.Others, error) {
+func (r *running) carried(ctx context.Context, p *plan, id eventstore.Identity, saved eventstore.Registered) (actors.Others, error) {
 	broker, ok := r.app.cfg.Transport.(transport.Broker)
 	if !ok {
 		r.carrier = &alone{r: r}
 		return actors.Others{}, nil
 	}
-	c, err := r.app.share(ctx, r, p, id, broker)
+	c, err := r.app.share(ctx, r, p, id, saved, broker)
 	if err != nil {
 		return actors.Others{}, errors.Join(err, broker.Stop(context.WithoutCancel(ctx)))
 	}
@@ -262,7 +266,11 @@ func (a *App) register(ctx context.Context, p *plan, types *codec.Registry, id e
 			return eventstore.Registered{}, fmt.Errorf("look for events of category %q: %w", name, err)
 		}
 	}
-	r, err := p.register(types, stored, id.StoreID, hasEvents, time.Now().UTC())
+	now := time.Now().UTC()
+	r, err := p.register(types, stored, id.StoreID, hasEvents, now)
+	if err == nil {
+		err = a.beginAbroad(ctx, &r, now)
+	}
 	if err != nil {
 		return eventstore.Registered{}, err
 	}

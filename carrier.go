@@ -25,6 +25,8 @@ type carrier interface {
 	resume(u event.Unit)
 	// wake has a unit, wherever it runs, look for work.
 	wake(u event.Unit)
+	// unlisted says that a handler was removed, or has another name now.
+	unlisted(name string)
 	// does reports whether a duty of the whole application is this process's now.
 	does(duty) bool
 }
@@ -65,4 +67,5 @@ func (c *alone) notify() {
 
 func (c *alone) resume(u event.Unit) { c.r.runtime.Resume(u) }
 func (c *alone) wake(u event.Unit)   { c.r.runtime.Wake(u) }
+func (c *alone) unlisted(string)     {}
 func (c *alone) does(duty) bool      { return true }

@@ -22,6 +22,10 @@ type Category struct {
 	// Events are the types published here by handlers, [Publish], [Do] and [PublishTx]. The events of an entity's fold are here
 	// anyway; only the entity emits them.
 	Events []EventType
+	// Foreign: another application, with a database of its own, produces the category; this one reads it, and emits nothing into it. Key or Buckets must be as there, and
+	// Events are types with the wire names that they have there. The transport must be one that both share. Handlers need a StartFrom: with [Oldest] they begin with the
+	// oldest events that the producer keeps, with [Now] behind what is published when they are registered. (Of keys that nobody reads at that time, what is a minute old at most may come as well.)
+	Foreign bool
 }
 
 // EventType names a type of events in a declaration. Make it with [EventOf].
@@ -46,6 +50,9 @@ func (c Category) Faults() (faults []error) {
 	}
 	if c.Key != "" && c.Buckets != 0 {
 		add("Key and Buckets are both set: a category with a key has a partition per value of it; drop one")
+	}
+	if c.Foreign && len(c.Events) == 0 {
+		add("Foreign without Events: name the types that are read, with EventOf[TheirEvent]()")
 	}
 	for i, e := range c.Events {
 		if e.t == nil {

@@ -128,6 +128,9 @@ func (r *running) take(done eventstore.ActRecord) {
 		if done.Kind == eventstore.ActResume { // there may be work for units that are not awake
 			r.rouse(done.Unit.Name)
 		}
+	case eventstore.ActRemove, eventstore.ActRename:
+		r.carrier.unlisted(done.Unit.Name)
+		r.jobs.look()
 	default: // of a job; or of a handler that no running program has
 		r.jobs.look()
 	}

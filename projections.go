@@ -54,6 +54,8 @@ func (r *resolver) projections(declared []projection.Definition) {
 			case c == nil:
 				missing = true
 				r.addf("%s: category %q is unknown: register the entity kind or the Category of that name%s", who, name, known(r.plan.order))
+			case c.Foreign:
+				r.addf("%s: category %q is Foreign: its events are in the store of another application, and a projection reads this one: write a handler that puts what you need into a table", who, name)
 			case c.commands:
 				r.addf("%s: %q is the category of an entity's commands, which only the entity handles: name %q", who, name, c.kind)
 			}

@@ -32,7 +32,7 @@ func (p *plan) register(types *codec.Registry, stored eventstore.Registered, sto
 		if c.keyless && c.kind != "" && !hasEvents[name] {
 			r.hintf("category %q has no key: its events go into %d buckets; if handlers are ever to be SequentialBy a field, declare keyhold.Category{Name: %q, Key: \"the field\"} before the first event", name, c.Buckets, name)
 		}
-		r.out.save.Categories = append(r.out.save.Categories, eventstore.Category{Name: name, KeyField: c.Key, Buckets: c.Buckets, Commands: c.commands, StoreID: storeID})
+		r.out.save.Categories = append(r.out.save.Categories, eventstore.Category{Name: name, KeyField: c.Key, Buckets: c.Buckets, Commands: c.commands, StoreID: c.producer(storeID)})
 	}
 	before := map[string]eventstore.Handler{}
 	for _, h := range stored.Handlers {
@@ -75,6 +75,11 @@ func (r *registrar) compareCategory(old eventstore.Category) {
 	if !ok || !r.hasEvents[old.Name] {
 		return
 	}
+	if c.Foreign {
+		r.addf("category %q: Foreign says that another application produces it, but store %s, this program's, has events of it: drop Foreign, or give the category of the other application "+
+			"another name there", old.Name, r.storeID)
+		return
+	}
 	if c.Key != old.KeyField {
 		remedy := "keep the key, or publish to a new category"
 		switch {
@@ -115,6 +120,9 @@ func (r *registrar) handler(d actors.Description, old eventstore.Handler, known 
 	h := eventstore.Handler{Name: d.Name, Kind: d.Kind, Categories: d.Categories, Sequential: d.SequentialBy != "", Since: r.now}
 	if known {
 		h.Since = old.Since
+		if old.StoreID != "" {
+			r.addf("%s: the name is that of a handler of another application, with store %s, which reads events of this one: give one of the two another name", of(d), old.StoreID)
+		}
 		if old.Kind != d.Kind {
 			r.addf("%s: the store knows %q as %s: its checkpoints are of another kind, use a new name", of(d), d.Name, old.Kind)
 		}
@@ -136,25 +144,59 @@ func (r *registrar) handler(d actors.Description, old eventstore.Handler, known 
 	}
 	h.Types = slices.Sorted(maps.Keys(names))
 	for _, c := range d.Categories {
+		begins, begun := old.Begins[c]
 		if !known || !slices.Contains(old.Categories, c) {
-			r.start(d, c)
+			begins = r.start(d, c)
+			begun = true
+		}
+		if begun && r.foreign(c) {
+			if h.Begins == nil {
+				h.Begins = map[string]time.Time{}
+			}
+			h.Begins[c] = begins
+		}
+	}
+	for c, at := range old.Begins { // of categories that it does not subscribe to in this program
+		if !slices.Contains(d.Categories, c) {
+			if h.Begins == nil {
+				h.Begins = map[string]time.Time{}
+			}
+			h.Begins[c] = at
 		}
 	}
 	h.Categories = union(old.Categories, d.Categories)
 	r.out.save.Handlers = append(r.out.save.Handlers, h)
 }
 
-// start settles where a subscription begins that the store does not know yet.
-func (r *registrar) start(d actors.Description, category string) {
+func (r *registrar) foreign(category string) bool {
+	c := r.plan.categories[category]
+	return c != nil && c.Foreign
+}
+
+// producer is the store that produces the category, "" for one of another application, which is known to the broker.
+func (c *category) producer(own string) string {
+	if c.Foreign {
+		return ""
+	}
+	return own
+}
+
+// start settles where a subscription begins that the store does not know yet, and gives from when on.
+func (r *registrar) start(d actors.Description, category string) time.Time {
 	if d.Kind == eventstore.EntityKind {
-		return
+		return time.Time{}
+	}
+	foreign := r.foreign(category)
+	if d.StartFrom == "" && foreign {
+		r.addf("%s: StartFrom is not set, and category %q, new to it, is another application's, which may have events: set Oldest, Now or Since(time)", of(d), category)
 	}
 	if d.StartFrom == "" && r.hasEvents[category] {
 		r.addf("%s: StartFrom is not set, and category %q, new to it, has events: set Oldest, Now or Since(time)", of(d), category)
 	}
 	// Oldest is a zero time. Without a start, what was purged of a lane, or all of it, would be missing to the handler.
 	at, _ := d.StartFrom.Time()
-	r.out.starts = append(r.out.starts, eventstore.Start{Handler: d.Name, Category: category, Now: d.StartFrom == actors.Now, From: at})
+	r.out.starts = append(r.out.starts, eventstore.Start{Handler: d.Name, Category: category, Now: d.StartFrom == actors.Now, From: at, Foreign: foreign})
+	return at
 }
 
 func union(a, b []string) []string {

@@ -166,7 +166,13 @@ func (r *resolver) declare(declared []Category) {
 		}
 		seen[c.Name] = true
 		into := r.category(c.Name)
-		into.Key, into.Buckets = c.Key, c.Buckets
+		into.Key, into.Buckets, into.Foreign = c.Key, c.Buckets, c.Foreign
+		switch {
+		case c.Foreign && into.kind != "":
+			r.addf("category %q: Foreign says that another application produces it, but the events of entity %q of this one go into it: give one of the two another name", c.Name, into.kind)
+		case c.Foreign && into.free != "":
+			r.addf("category %q: Foreign says that another application produces it, but the commands of handler %q of this one go into it: give one of the two another name", c.Name, into.free)
+		}
 		if c.Key != "" {
 			into.said = "its Category"
 		}
@@ -269,7 +275,7 @@ func (r *resolver) route() {
 		}
 		for _, t := range c.types {
 			to := r.plan.routes[t]
-			to.buckets, to.field = c.Buckets, c.Key
+			to.buckets, to.field, to.foreign = c.Buckets, c.Key, c.Foreign
 			if c.Key != "" {
 				key, err := codec.Field(t, c.Key)
 				if err != nil {

@@ -20,6 +20,7 @@ type route struct {
 	field    string          // of the key; "" = buckets
 	key      codec.Extractor // nil with buckets
 	buckets  int
+	foreign  bool // another application produces the category
 }
 
 // router makes events ready for their lanes. It is immutable and safe for concurrent use.
@@ -58,6 +59,9 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	}
 	if to.entity != "" && to.entity != from.Kind && !happened {
 		return event.Envelope{}, Poison(fmt.Errorf("emit %T: it is an event of entity %q, which would not see it: only the entity emits it; send it a command", v, to.entity))
+	}
+	if to.foreign && !happened {
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T into category %q, which is Foreign: %w", v, to.category, errForeign))
 	}
 	key, err := to.keyOf(v, bucket)
 	if err == nil {

@@ -38,6 +38,8 @@ type shared struct {
 	renewing lifecycle.Loop // of what a broker without memory is to be told again
 	reviews  lifecycle.Loop // of what the broker has noted
 	beat     time.Duration
+	removed  nameSet       // handlers that were, as this process saw
+	settling chan struct{} // holds a token when handlers were removed
 	changed  chan struct{} // holds a token when parts were gained or lost
 	forgot   chan struct{} // holds a token when the broker has lost its memory
 
@@ -49,8 +51,9 @@ type shared struct {
 }
 
 // share connects to the broker and agrees with everybody else there on who produces and who reads what. It starts nothing.
-func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Identity, broker transport.Broker) (*shared, error) {
-	c := &shared{r: r, broker: broker, declares: p.declares(id.StoreID), changed: make(chan struct{}, 1), forgot: make(chan struct{}, 1)}
+func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Identity, saved eventstore.Registered, broker transport.Broker) (*shared, error) {
+	c := &shared{r: r, broker: broker, declares: p.declares(id.StoreID), changed: make(chan struct{}, 1), forgot: make(chan struct{}, 1), settling: make(chan struct{}, 1)}
+	begin(c.declares.Subscribers, saved)
 	c.counted.keys = map[string]int{}
 	c.mu.told = map[event.Unit]time.Time{}
 	if err := broker.Connect(ctx); err != nil {
@@ -64,16 +67,15 @@ func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Iden
 	if err := broker.Declare(ctx, c.declares); err != nil {
 		return nil, fmt.Errorf("declare to %s: %w", broker.Name(), err)
 	}
+	if err := c.settle(ctx); err != nil {
+		return nil, fmt.Errorf("take what was removed off %s: %w", broker.Name(), err)
+	}
 	return c, nil
 }
 
 // declares is what the broker is told of the application.
 func (p *plan) declares(storeID string) transport.Declared {
-	d := transport.Declared{StoreID: storeID}
-	for _, name := range p.order {
-		c := p.categories[name]
-		d.Categories = append(d.Categories, transport.Produced{Category: name, KeyField: c.Key, Buckets: c.Buckets, StoreID: storeID})
-	}
+	d := transport.Declared{StoreID: storeID, Categories: p.produced(p.order, storeID)}
 	for _, b := range p.descriptions {
 		for _, category := range b.Categories {
 			d.Subscribers = append(d.Subscribers, transport.Subscriber{Name: b.Name, Category: category, StoreID: storeID, Kind: string(b.Kind)})
@@ -237,9 +239,14 @@ func (c *shared) renew(ctx context.Context) {
 			log.Warn("the broker has lost its memory, or part of it: everything that was not passed is published again, and units wait until old leases have lapsed")
 			c.relay.Forgot()
 			pause = 0
+		case <-c.settling:
 		case <-timer.C:
 		}
-		if err := c.broker.Declare(ctx, c.declares); err != nil && ctx.Err() == nil {
+		err := c.broker.Declare(ctx, c.declares)
+		if err == nil {
+			err = c.settle(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			log.Warn("the broker could not be told what this application produces and reads: will try again", "error", err)
 			pause = min(max(2*pause, 100*time.Millisecond), longestGap)
 			timer.Reset(pause)
