@@ -94,6 +94,11 @@ func (u *unit) fetch(e *partitions.Fetch) partitions.Input {
 		got, err = read(ctx, held, e.Positions, e.Max)
 		return err
 	})
+	if err == nil && u.overtakes(got.Entries) {
+		if moved, err := u.listsAreNewer(); err != nil || moved {
+			return u.readAgain(err)
+		}
+	}
 	if len(got.Entries) > 0 {
 		u.showHead(&got.Entries[0])
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/partitions"
 )
 
 // listing is what the registry says about which types are handled, at one revision.
@@ -46,6 +48,59 @@ func (u *unit) listed(c *eventstore.Changes) {
 
 // listsMoved takes note of a commit that was refused because they did.
 func (u *unit) listsMoved(err error) { u.moved = u.moved || errors.Is(err, eventstore.ErrListMoved) }
+
+// overtakes reports whether something that was read would be run after something that is passed over, in this read or since the last commit. If a newer program has
+// registered for what is passed over, it must not be.
+func (u *unit) overtakes(read []event.Envelope) bool {
+	if !u.prog.config.Leased || u.run.rt.cfg.Revision == 0 {
+		return false
+	}
+	passed := u.machine.Passed() > 0
+	for i := range read {
+		switch e := &read[i]; {
+		case e.Void():
+		case u.prog.config.Handling(e) == partitions.PassOver:
+			passed = true
+		case passed:
+			return true
+		}
+	}
+	return false
+}
+
+// listsAreNewer finds out whether the registry has moved since the lists were read by which events are passed over, and reads them again. An event of a type
+// that somebody registered for was emitted after the registration, so who looks after having read the event sees it. moved: what was passed over since the
+// last commit was decided by older lists.
+func (u *unit) listsAreNewer() (moved bool, err error) {
+	r := u.run.rt
+	var now uint64
+	err = u.bounded(func(ctx context.Context) (err error) {
+		now, err = r.cfg.Store.Revision(ctx)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if now > r.listing.Load().revision {
+		if err := u.run.relist.since(u.run.ctx, r, now-1); err != nil {
+			return false, err
+		}
+	}
+	if u.machine.Passed() == 0 {
+		u.revision = r.listing.Load().revision
+		return false, nil
+	}
+	return now > u.revision, nil
+}
+
+// readAgain answers a read that is not to be gone on from: by the machine, when the lists could not be compared, or, when they moved, by an activation that begins
+// at the checkpoint.
+func (u *unit) readAgain(err error) partitions.Input {
+	if err != nil {
+		return partitions.FetchDone{Outcome: partitions.Failed, Err: err}
+	}
+	return partitions.FetchDone{Outcome: partitions.Stale, Err: &eventstore.ListMovedError{Read: u.revision, Actual: u.run.rt.listing.Load().revision}}
+}
 
 // relist has the lists read again before the unit recovers, where a commit was refused for them.
 func (u *unit) relist() {

@@ -164,3 +164,33 @@ func TestACheckpointOverPassedEventsIsDecidedAnewToo(t *testing.T) {
 		}
 	})
 }
+
+// A newer program has registered for a type, and emits one. This node has not heard of it; when it finds out by the refusal of its commit, it has been inside the
+// event behind, whose effects outside the store would come too early.
+func TestNothingIsEnteredBehindAnEventThatANewerProgramHandles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNodes()
+		var a *node
+		var again, entered atomic.Int64
+		unfit := make(chan error, 9)
+		first := w.join(t, nil)
+		revision := register(t, first.memory, "account.deposited")
+		a = w.join(t, []actors.Definition{auditing("A", func(actors.Context, Deposited) error {
+			entered.Add(1)
+			return nil
+		})}, func(c *actors.Config) {
+			c.Listed, c.Revision = map[string][]string{"ledger": {"account.deposited"}}, revision
+			c.Others.Relist = relists(&a, &again)
+			c.Others.Unfit = func(_ event.Unit, why error) { unfit <- why }
+		})
+		register(t, first.memory, "account.deposited", "account.withdrawn")
+		a.publish(t, Withdrawn{Client: "c", Amount: 1}, Deposited{Client: "c", Amount: 2})
+		if err := <-unfit; !errors.Is(err, actors.ErrNewerType) {
+			t.Errorf("unfit: %v", err)
+		}
+		same(t, "entered", int64(0), entered.Load())
+		same(t, "lists read", int64(1), again.Load())
+		same(t, "checkpoint", event.Sequence(0), a.checkpoint(t, "ledger", lane("c")))
+	})
+}
