@@ -137,10 +137,6 @@ func living(ctx context.Context, q queryer) (all []start, err error) {
 // sign draws the generation of this start, from which on every process that has its place from before, and may not have it beside this one, is stale.
 // It waits for all transactions that are under way.
 func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id eventstore.Identity, err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = ""
-	}
 	err = pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, aloneStore); err != nil {
 			return err
@@ -170,7 +166,7 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 			{`DELETE FROM keyhold_seen WHERE generation < $1 - 1000 AND NOT EXISTS (SELECT 1 FROM keyhold_starts s WHERE s.generation = keyhold_seen.generation)`,
 				[]any{int64(id.StartGeneration)}},
 			{`INSERT INTO keyhold_starts (generation, node, pid, host, shared, began, stopped, told) VALUES ($1, $2, $3, $4, $5, $6, 0, false)`,
-				[]any{id.StartGeneration, words(opts.Node), os.Getpid(), words(host), opts.Relayed, millis(time.Now())}},
+				[]any{id.StartGeneration, words(opts.Node), os.Getpid(), words(hostname()), opts.Relayed, millis(time.Now())}},
 			{`SELECT pg_advisory_lock('keyhold_starts'::regclass::oid::int4, $1::bigint::bit(32)::int4)`, []any{int64(id.StartGeneration)}},
 		} {
 			if _, err := tx.Exec(ctx, step.query, step.args...); err != nil {
@@ -181,6 +177,15 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 	})
 	id.Capabilities = eventstore.Capabilities{SQL: true, Durable: true, Shared: opts.Relayed}
 	return id, trouble(err)
+}
+
+// hostname is "" where it cannot be told.
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // leave marks the start as stopped, unless what is known of the process before is to stay known.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/jackc/pgx/v5"
 
@@ -66,6 +67,9 @@ func (a retake) revive(ctx context.Context, tx pgx.Tx) error {
 	if err != nil || !locked {
 		return errors.Join(err, errNotYet)
 	}
-	_, err = tx.Exec(ctx, `UPDATE keyhold_starts SET told = false WHERE generation = $1`, a.identity.StartGeneration)
+	tag, err := tx.Exec(ctx, `UPDATE keyhold_starts SET told = false WHERE generation = $1 AND pid = $2 AND host = $3`, a.identity.StartGeneration, os.Getpid(), words(hostname()))
+	if err == nil && tag.RowsAffected() == 0 {
+		err = fmt.Errorf("store went back to before this process started, and generation %d is another's: %w", a.identity.StartGeneration, eventstore.ErrStale)
+	}
 	return err
 }

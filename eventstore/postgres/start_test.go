@@ -192,6 +192,23 @@ func TestAProcessWhosePlaceAnotherTookCommitsNothingMore(t *testing.T) {
 	}
 }
 
+// A standby that did not get to see that the first started gives its generation to the next that starts there.
+func TestAProcessWhoseStartWasLostAndDrawnAgainHasNoPlace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.stop()
+	told := newNotices()
+	d.config.TransactionTimeout = 400 * time.Millisecond
+	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: true})
+	_, err := d.raw.Exec(d.Context(), `UPDATE keyhold_starts SET pid = pid + 1 WHERE generation = $1`, d.id.StartGeneration)
+	d.must(err)
+	d.loseOwner(d.store)
+	told.wait(t, "place on the store lost for good")
+	if err := <-d.committing(events("a", 1)); !errors.Is(err, eventstore.ErrStale) {
+		t.Errorf("commit: %v", err)
+	}
+}
+
 func TestStopTakesTheDatabaseFromWhoDoesNotLetGo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
