@@ -11,14 +11,9 @@ import (
 
 // Diverge implements [eventstore.Divergences].
 func (s *Store) Diverge(ctx context.Context, held []eventstore.PartFence, d eventstore.Divergence) error {
-	return s.noting(ctx, "note a divergence", held, []event.LaneRef{d.Lane}, func(c *connection) error {
-		lane, err := c.lane(d.Lane)
-		if err != nil {
-			return err
-		}
-		_, err = c.exec(`INSERT INTO keyhold_diverged (lane, sequence, event_id, stored_event_id, since) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			lane, int64(d.Sequence), d.EventID, d.StoredEventID, millis(d.Since))
-		return err
+	return s.noting(ctx, "note a divergence", held, []event.LaneRef{d.Lane}, func(note *script, ids []int64) {
+		note.add(`INSERT INTO keyhold_diverged (lane, sequence, event_id, stored_event_id, since) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
+			[]any{ids[0], int64(d.Sequence), d.EventID, d.StoredEventID, millis(d.Since)}, nil)
 	})
 }
 

@@ -87,21 +87,19 @@ func (c *connection) check(f fence) error {
 	return nil
 }
 
-// fence takes the store's lock, shared or alone, and checks that the process still has its place. It comes before all that the transaction
-// locks otherwise; taking it again is harmless.
-func (c *connection) fence(alone bool) error {
+// begin begins a transaction, takes the store's lock, shared or alone, and checks that the process still has its place: one round trip. The lock comes before
+// all that the transaction locks otherwise.
+func (c *connection) begin(alone bool) error {
 	lock := shareStore
 	if alone {
 		lock = aloneStore
 	}
-	if _, err := c.exec(lock); err != nil {
-		return err
-	}
+	var s script
 	var f fence
-	if _, err := c.get(readFence, nil, f.into()...); err != nil {
-		return err
-	}
-	return c.check(f)
+	s.add(beginWork, nil, nil)
+	s.add(lock, nil, nil)
+	s.get(readFence, nil, func(bool) error { return c.check(f) }, f.into()...)
+	return s.run(c.ctx, c.conn)
 }
 
 // setCheckpoint puts a checkpoint, whatever it was.

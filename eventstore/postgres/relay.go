@@ -92,33 +92,36 @@ func (s *Store) DueLooks(ctx context.Context, parts []event.Part, now time.Time,
 	return found, nil
 }
 
-// noting makes a change by whoever holds the parts; the lanes must be of them. The rows of the parts are locked, in one order by everybody, until
-// the transaction ends: so what f reads, nobody else who notes something of these parts changes.
-func (s *Store) noting(ctx context.Context, what string, held []eventstore.PartFence, lanes []event.LaneRef, f func(*connection) error) error {
+// noting makes a change by whoever holds the parts; the lanes must be of them, and their numbers are given to f, which adds statements. The rows of the parts
+// are locked, in one order by everybody, until the transaction ends: so what these statements read, nobody else who notes something of these parts changes.
+func (s *Store) noting(ctx context.Context, what string, held []eventstore.PartFence, lanes []event.LaneRef, f func(note *script, ids []int64)) error {
 	held = slices.SortedFunc(slices.Values(held), func(a, b eventstore.PartFence) int { return cmp.Compare(a.Part, b.Part) })
 	err := s.change(ctx, what, func(c *connection) error {
 		if !c.relayed {
 			return eventstore.ErrNotRelayed
-		}
-		var lock script
-		for _, p := range held {
-			u, now := p.Part.Unit(), new(event.Generation)
-			lock.get(lockUnit, []any{u.Name, u.Key}, func(bool) error {
-				if *now == 0 || *now != p.Generation {
-					return fmt.Errorf("part %s is at generation %d, not at %d: %w", p.Part, *now, p.Generation, eventstore.ErrStale)
-				}
-				return nil
-			}, now)
-		}
-		if err := lock.run(c.ctx, c.conn); err != nil {
-			return err
 		}
 		for _, l := range lanes {
 			if !eventstore.Holds(held, l) {
 				return fmt.Errorf("lane %s is in part %s: %w", l, l.Part(), eventstore.ErrStale)
 			}
 		}
-		return f(c)
+		ids, err := c.lanes.of(c.ctx, lanes)
+		if err != nil {
+			return err
+		}
+		var note script
+		for _, p := range held {
+			u, now := p.Part.Unit(), new(event.Generation)
+			note.get(lockUnit, []any{u.Name, u.Key}, func(bool) error {
+				if *now == 0 || *now != p.Generation {
+					return fmt.Errorf("part %s is at generation %d, not at %d: %w", p.Part, *now, p.Generation, eventstore.ErrStale)
+				}
+				return nil
+			}, now)
+		}
+		c.lanes.compare(&note, lanes, ids)
+		f(&note, ids)
+		return note.run(c.ctx, c.conn)
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -138,13 +141,7 @@ func lanesOf[T any](rows []T, lane func(*T) event.LaneRef) []event.LaneRef {
 // NotePublished implements [eventstore.Relays].
 func (s *Store) NotePublished(ctx context.Context, held []eventstore.PartFence, notes []eventstore.Published) error {
 	lanes := lanesOf(notes, func(n *eventstore.Published) event.LaneRef { return n.Lane })
-	return s.noting(ctx, "note what is published", held, lanes, func(c *connection) error {
-		ids, err := c.lanes.of(c.ctx, lanes)
-		if err != nil {
-			return err
-		}
-		var note script
-		c.lanes.compare(&note, lanes, ids)
+	return s.noting(ctx, "note what is published", held, lanes, func(note *script, ids []int64) {
 		for i := range notes {
 			n, last := &notes[i], new(event.Sequence)
 			note.get(`SELECT last FROM keyhold_lanes WHERE id = $1`, []any{ids[i]}, func(bool) error {
@@ -161,20 +158,13 @@ func (s *Store) NotePublished(ctx context.Context, held []eventstore.PartFence, 
 					[]any{ids[i], int16(n.Lane.Part()), millis(n.Look)}, nil)
 			}
 		}
-		return note.run(c.ctx, c.conn)
 	})
 }
 
 // SetLooks implements [eventstore.Relays].
 func (s *Store) SetLooks(ctx context.Context, held []eventstore.PartFence, looks []eventstore.Look) error {
 	lanes := lanesOf(looks, func(k *eventstore.Look) event.LaneRef { return k.Lane })
-	return s.noting(ctx, "set looks", held, lanes, func(c *connection) error {
-		ids, err := c.lanes.of(c.ctx, lanes)
-		if err != nil {
-			return err
-		}
-		var set script
-		c.lanes.compare(&set, lanes, ids)
+	return s.noting(ctx, "set looks", held, lanes, func(set *script, ids []int64) {
 		for i := range looks {
 			k := &looks[i]
 			const unmoved = `coalesce((SELECT through FROM keyhold_published WHERE lane = $1), 0) <= $2`
@@ -186,18 +176,16 @@ func (s *Store) SetLooks(ctx context.Context, held []eventstore.PartFence, looks
 				ON CONFLICT (lane) DO UPDATE SET due = excluded.due, gap = excluded.gap, retire = excluded.retire`,
 				[]any{ids[i], int64(k.Published), int16(k.Lane.Part()), millis(k.Due), int64(k.Gap), k.Retire}, nil)
 		}
-		return set.run(c.ctx, c.conn)
 	})
 }
 
 // AllLooksDue implements [eventstore.Relays].
 func (s *Store) AllLooksDue(ctx context.Context, held []eventstore.PartFence, now time.Time) error {
-	return s.noting(ctx, "make all looks due", held, nil, func(c *connection) error {
+	return s.noting(ctx, "make all looks due", held, nil, func(note *script, _ []int64) {
 		parts := make([]int16, len(held))
 		for i, p := range held {
 			parts[i] = int16(p.Part)
 		}
-		_, err := c.exec(`UPDATE keyhold_looks SET due = $1 WHERE part = ANY($2) AND due > $1`, millis(now), parts)
-		return err
+		note.add(`UPDATE keyhold_looks SET due = $1 WHERE part = ANY($2) AND due > $1`, []any{millis(now), parts}, nil)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -92,4 +93,18 @@ func TestRoundTripsOfAUnitOfWork(t *testing.T) {
 		least = min(least, counted(withSQL))
 	}
 	d.same("with a statement of SQL", least, int64(4))
+
+	// What a relay notes: a transaction begins, everything is noted, it commits.
+	part := orders.Part()
+	_, err = d.store.Raise(d.Context(), []eventstore.Ask{{Unit: part.Unit(), Generation: 5}})
+	d.must(err)
+	noted := func() {
+		d.must(d.store.NotePublished(d.Context(), []eventstore.PartFence{{Part: part, Generation: 5}}, []eventstore.Published{{Lane: orders, Through: 1, Look: time.Now()}}))
+	}
+	noted()
+	least = 1 << 40
+	for range 5 {
+		least = min(least, counted(noted))
+	}
+	d.same("a note of what is published", least, int64(3))
 }

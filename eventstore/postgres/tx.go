@@ -188,10 +188,7 @@ func changeOn(ctx context.Context, pool *pgxpool.Pool, connection func(context.C
 }
 
 func (c *connection) change(alone bool, f func(*connection) error) error {
-	_, err := c.exec(beginWork)
-	if err == nil {
-		err = c.fence(alone)
-	}
+	err := c.begin(alone)
 	if err == nil {
 		err = f(c)
 	}
