@@ -64,11 +64,17 @@ func told(t *testing.T, p plan, dir string) (figures, string) {
 }
 
 func TestAMissingServerIsSaidWithWhatInstallsIt(t *testing.T) {
-	t.Setenv("KEYHOLD_REDIS_SERVER", "/nowhere/redis-server")
+	t.Setenv("KEYHOLD_REDIS_SERVER", "")
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
 	var out strings.Builder
-	p := plan{Orders: 200, Clients: 12, Redis: true}
-	if code := demo(p, t.TempDir(), &screen{out: &out}); code != 1 || !strings.Contains(out.String(), "`make services` installs") || lastLine(out.String()) != "orders demo: FAIL" {
-		t.Errorf("exit code %d:\n%s", code, out.String())
+	code := demo(plan{Orders: 200, Clients: 12, Redis: true}, "", &screen{out: &out})
+	text := out.String()
+	if code != 1 || !strings.Contains(text, "no redis-server") || !strings.Contains(text, "`make services` installs") || lastLine(text) != "orders demo: FAIL" {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 || strings.Contains(text, "kept") {
+		t.Errorf("%d files are left (%v):\n%s", len(left), err, text)
 	}
 }
 

@@ -95,7 +95,10 @@ func prepare(ctx context.Context, p plan, dir string) (_ *ground, err error) {
 	g := &ground{at: at{DB: databaseIn(dir)}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%w\n`make services` installs what is missing", err), g.close())
+			if errors.Is(err, redisserver.ErrMissing) || errors.Is(err, postgresserver.ErrMissing) {
+				err = fmt.Errorf("%w\n`make services` installs what is missing", err)
+			}
+			err = errors.Join(err, g.close())
 		}
 	}()
 	if p.Redis {

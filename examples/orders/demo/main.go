@@ -63,7 +63,9 @@ func demo(p plan, dir string, s *screen) int {
 	}
 	if err != nil {
 		s.say("\nWRONG: the demo broke off: %v", err)
-		s.say("kept for a look: %s (%s)", dir, p.left())
+		if !own || os.Remove(dir) != nil { // it is empty when nothing could be started
+			s.say("kept for a look: %s (%s)", dir, p.left())
+		}
 		s.say("orders demo: FAIL")
 		return 1
 	}
