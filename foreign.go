@@ -84,7 +84,7 @@ func (a *App) beginAbroad(ctx context.Context, r *registration, now time.Time) e
 			from = nil
 			for k := range r.save.Handlers {
 				if h := &r.save.Handlers[k]; h.Name == s.Handler {
-					h.Begins[s.Category] = now.Add(-apart)
+					h.Begins[s.Category] = now.Add(-min(apart, broker.Limits().RetireAfter/2)) // what left the broker was quiet for longer
 				}
 			}
 		}
