@@ -181,6 +181,9 @@ func (c *shared) stop(ctx context.Context) error {
 	if err := errors.Join(c.looking.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
 		return err
 	}
+	if err := c.r.projections.Stop(ctx); err != nil { // before another node begins
+		return err
+	}
 	if err := c.node.Stop(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -259,14 +262,9 @@ func (c *shared) renew(ctx context.Context) {
 
 // attend does the duties of the parts that are held.
 func (c *shared) attend(ctx context.Context) {
-	var projects, jobs bool
+	projects := false
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
-	defer func() {
-		if projects {
-			_ = c.r.projections.Stop(context.WithoutCancel(ctx))
-		}
-	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -274,8 +272,7 @@ func (c *shared) attend(ctx context.Context) {
 		case <-c.changed:
 		case <-again.C:
 		}
-		if does := c.does(dutyJobs); does != jobs {
-			jobs = does
+		if c.does(dutyJobs) { // perhaps again: what came between may not have been seen here
 			c.r.jobs.look()
 		}
 		does := c.does(dutyProjections)
@@ -284,7 +281,7 @@ func (c *shared) attend(ctx context.Context) {
 		}
 		var err error
 		if does {
-			err = c.r.projections.Start(ctx)
+			err = c.r.projections.TakeOver(ctx, c.node.Unclean(dutyProjections.part()))
 		} else {
 			err = c.r.projections.Stop(ctx)
 		}

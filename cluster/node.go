@@ -238,6 +238,9 @@ func (n *Node) Parts() int { return n.parts.count() }
 // Holds reports whether this node holds a part.
 func (n *Node) Holds(p event.Part) bool { return n.parts.holds(p) }
 
+// Unclean reports whether another node had a part before, as this one holds it or held it last, and did not give it back: what it had in hand may be what ended it.
+func (n *Node) Unclean(p event.Part) bool { return n.parts.unclean(p) }
+
 // Wake says that there may be work for a unit: a wake of the broker. It never blocks.
 func (n *Node) Wake(u event.Unit) {
 	if f := n.cfg.Observer.Woken; f != nil {

@@ -21,6 +21,7 @@ type parts struct {
 	mu struct {
 		sync.Mutex
 		held   map[event.Part]event.Generation
+		left   map[event.Part]bool             // of those held: whoever had it before did not give it back
 		floor  map[event.Part]event.Generation // that the next acquisition must be above: the store has it
 		free   map[event.Part]bool             // this node is second for it, and found it free the last time
 		until  map[event.Part]time.Time        // somebody's lease lasts, as this node saw it last
@@ -34,7 +35,7 @@ func newParts(n *Node) *parts {
 	p := &parts{n: n}
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
 	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]bool{}, map[event.Part]time.Time{}, map[event.Part]bool{}
-	p.mu.until = map[event.Part]time.Time{}
+	p.mu.until, p.mu.left = map[event.Part]time.Time{}, map[event.Part]bool{}
 	p.mu.lost = map[event.Part]event.Generation{}
 	return p
 }
@@ -63,6 +64,12 @@ func (p *parts) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.mu.held)
+}
+
+func (p *parts) unclean(part event.Part) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.left[part]
 }
 
 // letGo has a part released in the next turn, which comes at once; false when it is not held.
@@ -277,7 +284,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 			p.release(ctx, held)
 			again = true
 		default:
-			p.hold(held, a.part, a.sent)
+			p.hold(held, a.part, a.sent, a.acquired.Unclean)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -286,10 +293,10 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 	return again
 }
 
-func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time) {
+func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time, unclean bool) {
 	p.n.Fit(h.Unit)
 	p.mu.Lock()
-	p.mu.held[part] = h.Generation
+	p.mu.held[part], p.mu.left[part] = h.Generation, unclean
 	delete(p.mu.wanted, part)
 	delete(p.mu.going, part)
 	p.mu.Unlock()

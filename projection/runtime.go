@@ -143,7 +143,11 @@ func (p *program) link(types *codec.Registry) error {
 }
 
 // Start declares the projections to the store and begins to work. ctx bounds Start alone.
-func (r *Runtime) Start(ctx context.Context) error {
+func (r *Runtime) Start(ctx context.Context) error { return r.TakeOver(ctx, r.cfg.Unclean) }
+
+// TakeOver is Start where several processes have projections and one runs them: unclean says, instead of [Config].Unclean, whether the one before was not
+// stopped, and may have been ended by what it had in hand.
+func (r *Runtime) TakeOver(ctx context.Context, unclean bool) error {
 	var declared []eventstore.ProjectionDeclared
 	for _, d := range r.cfg.Definitions {
 		declared = append(declared, d.Describe().ProjectionDeclared)
@@ -158,7 +162,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 	if err := r.cfg.Store.DropLeft(ctx); err != nil { // they are in nobody's way
 		r.cfg.Logger.Warn("projections: tables of builds that are gone are left; it is tried again at the next start", "error", err)
 	}
-	r.run(all, r.cfg.Unclean)
+	r.run(all, unclean)
 	return nil
 }
 

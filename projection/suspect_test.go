@@ -54,6 +54,27 @@ func TestWhatABuildHadInHandIsCountedAloneBeforeItRuns(t *testing.T) {
 	b.exact()
 }
 
+// Of several processes the one that takes over may have run for long, and the one before may have ended by what it had in hand.
+func TestWhoTakesOverFromAProcessThatEndedCountsWhatItHadInHand(t *testing.T) {
+	t.Parallel()
+	b := onSQLite(t)
+	r := b.start(sales(nil))
+	r.caughtUp("sales", 1)
+	b.must(r.Stop(t.Context()))
+	b.publish(nil, sold{"a", 1})
+	var during *eventstore.ProjectionTried
+	r = b.prepare(b.store, sales(func(Context, sold) error {
+		during = b.build("sales", 1).Tried
+		return nil
+	}))
+	b.must(r.TakeOver(t.Context(), true))
+	r.caughtUp("sales", 1)
+	b.must(r.Stop(t.Context()))
+	if during == nil || during.Suspicions != 1 {
+		t.Errorf("while it ran the store knew %+v", during)
+	}
+}
+
 func TestABuildThatWasStoppedInGoodOrderCountsNothing(t *testing.T) {
 	t.Parallel()
 	b := onSQLite(t)
