@@ -254,7 +254,8 @@ func TestOthersAreToldOfUnitsThatWaitForAPerson(t *testing.T) {
 		if _, err := a.memory.Begin("test").Commit(t.Context(), eventstore.Changes{LiftHalt: &ref}); err != nil {
 			t.Fatal(err)
 		}
-		a.ResumeLive(ledgerOf("c")) // it is not
+		synctest.Wait()             // it is put away
+		a.ResumeLive(ledgerOf("c")) // so it is not live
 		synctest.Wait()
 		same(t, "told", 0, len(rested))
 		a.Resume(ledgerOf("c"))
