@@ -316,6 +316,9 @@ func (c *shared) look(ctx context.Context) {
 			c.r.store.told(err)
 			gap = min(2*gap, longestGap)
 		default:
+			if gap > lookEvery { // the store is back
+				c.node.Refit()
+			}
 			gap = lookEvery
 		}
 		timer.Reset(gap)

@@ -30,6 +30,7 @@ func (n *Node) runBeating(ctx context.Context) {
 		}
 		if now := n.cfg.Now(); !now.Before(counts) {
 			n.count(ctx)
+			n.forgetUnfit(now)
 			counts = now.Add(time.Minute)
 		}
 		timer.Reset(soon)

@@ -341,6 +341,25 @@ func (n *Node) Fit(u event.Unit) {
 	delete(n.mu.unfit, u)
 }
 
+// Refit ends it for all units: the store answers again. Where every node stands back nobody goes for a unit that many of them run, for up to a minute.
+func (n *Node) Refit() {
+	n.mu.Lock()
+	clear(n.mu.unfit)
+	n.mu.Unlock()
+	n.Rescan()
+}
+
+// forgetUnfit drops what was long ago, of units that nobody asks about any more.
+func (n *Node) forgetUnfit(now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for u, was := range n.mu.unfit {
+		if now.Sub(was.until) > mostUnfit {
+			delete(n.mu.unfit, u)
+		}
+	}
+}
+
 func (n *Node) isUnfit(u event.Unit, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -494,6 +494,42 @@ func TestANodeThatCannotRecoverAUnitStandsBack(t *testing.T) {
 	})
 }
 
+// A store that was away has every node stand back, and then all of them for as long as each was told to.
+func TestNodesThatCouldNotRecoverAUnitGoForItWhenTheStoreIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		all := []*fake{w.join("a"), w.join("b"), w.join("c")}
+		pass(10 * time.Second)
+		u := all[0].owned(1)[0]
+		w.mark(all[0], u)
+		for range 8 { // for a minute, in the end
+			for _, f := range all {
+				f.Unfit(u)
+			}
+		}
+		for _, f := range all {
+			f.take()
+		}
+		pass(10 * time.Second)
+		for _, f := range all {
+			if got := f.take(); len(got) > 0 {
+				t.Fatalf("%s goes for %v, so there is nothing to show", f.name, got)
+			}
+		}
+		for _, f := range all {
+			f.Refit()
+		}
+		pass(time.Second)
+		if got := all[0].take(); len(got) == 0 {
+			t.Error("nobody goes for a unit although the store is back")
+		}
+		for _, f := range all {
+			f.leave()
+		}
+	})
+}
+
 func TestTheHolderOfAPartIsToldToLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
