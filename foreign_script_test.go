@@ -95,7 +95,7 @@ func TestAProgramWithoutKeyholdAnswersWhatAReaderMisses(t *testing.T) {
 		t.Fatal(got)
 	}
 	asked := func() []any { return c.do(t, "HGETALL", "sale:__missing__").([]any) }
-	waitFor(t, func() bool { return len(asked()) == 2 })
+	c.until(t, func() bool { return len(asked()) == 2 })
 	if diff := cmp.Diff([]any{"books:primary:ada", "0 from 0"}, asked()); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,7 @@
 package keyhold_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -61,10 +62,12 @@ func (b *books) handler(from keyhold.Start) keyhold.Handler[*books] {
 // has waits until the books have seen that many.
 func (b *books) has(t *testing.T, n int) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range n {
 		select {
 		case <-b.news:
-		case <-time.After(60 * time.Second):
+		case <-ctx.Done():
 			t.Fatalf("not all was applied: %v", b.of())
 		}
 	}
@@ -178,7 +181,7 @@ func TestWhatHappensWhileAReaderIsDownIsKeptForIt(t *testing.T) {
 	}
 	sell(t, shop, "ada", 6, 6)
 	sell(t, shop, "bob", 1, 1)
-	waitFor(t, func() bool { return a.length(t, "sale:ada") > 0 && a.length(t, "sale:bob") > 0 })
+	a.until(t, func() bool { return a.length(t, "sale:ada") > 0 && a.length(t, "sale:bob") > 0 })
 	stop(t, shop)
 
 	if err := reader.Start(t.Context()); err != nil {
@@ -202,16 +205,15 @@ func (a abroad) length(t *testing.T, stream string) int64 {
 	return n.(int64)
 }
 
-// waitFor waits for what only another process's server tells.
-func waitFor(t *testing.T, is func() bool) {
+// until waits for what only servers tell: between two looks it waits for Redis, which has nothing to say.
+func (a abroad) until(t *testing.T, is func() bool) {
 	t.Helper()
-	tick, over := time.NewTicker(50*time.Millisecond), time.After(60*time.Second)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-over:
+	for over := time.Now().Add(time.Minute); !is(); {
+		if time.Now().After(over) {
 			t.Fatal("it did not come about")
+		}
+		if _, err := a.server.Do(t.Context(), "BLPOP", "nobody:pushes:here", "0.05"); err != nil && !strings.Contains(err.Error(), "nil") {
+			t.Fatal(err)
 		}
 	}
 }
@@ -235,9 +237,9 @@ func TestANewReaderBeginsWhereItSays(t *testing.T) {
 			sell(t, shop, "ada", 1, 3)
 			sell(t, shop, "bob", 1, 2)
 			between := time.Now().Add(2 * time.Millisecond)
-			waitFor(t, func() bool { return time.Now().After(between.Add(2 * time.Millisecond)) })
+			a.until(t, func() bool { return time.Now().After(between.Add(2 * time.Millisecond)) })
 			sell(t, shop, "ada", 4, 5)
-			waitFor(t, func() bool {
+			a.until(t, func() bool {
 				return a.length(t, "sale:ada") > 0 && a.newest(t, "sale:ada") == "5" && a.newest(t, "sale:bob") == "2"
 			})
 			b := newBooks()
@@ -284,7 +286,7 @@ func TestALaneThatWasRetiredBeginsForANewReaderWithWhatComes(t *testing.T) {
 	shop := run(t, quick(a.config(a.file("shop.db"), "shop")), sales, shelf.named("shelf"))
 	sell(t, shop, "ada", 1, 3)
 	shelf.has(t, 3)
-	waitFor(t, func() bool { return a.length(t, "sale:ada") == 0 })
+	a.until(t, func() bool { return a.length(t, "sale:ada") == 0 })
 	b := newBooks()
 	run(t, quick(a.config(a.file("books.db"), "books")), theirs, b.handler(keyhold.Now))
 	sell(t, shop, "ada", 4, 5)
@@ -310,7 +312,7 @@ func TestAReaderHaltsWhereItsEventsAreNowhereAnyMore(t *testing.T) {
 	b.has(t, 2)
 	stop(t, reader)
 	sell(t, shop, "ada", 3, 4)
-	waitFor(t, func() bool { return a.newest(t, "sale:ada") == "4" })
+	a.until(t, func() bool { return a.newest(t, "sale:ada") == "4" })
 	stop(t, shop)
 	if err := a.server.FlushAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -326,7 +328,7 @@ func TestAReaderHaltsWhereItsEventsAreNowhereAnyMore(t *testing.T) {
 	}
 	t.Cleanup(func() { stop(t, reader) })
 	var halts []keyhold.Halted
-	waitFor(t, func() bool {
+	a.until(t, func() bool {
 		var err error
 		if halts, err = reader.Halts(t.Context(), "books", keyhold.Unit{}, 10); err != nil {
 			t.Fatal(err)
@@ -462,8 +464,8 @@ func TestAHandlerThatIsRemovedIsOffTheBroker(t *testing.T) {
 	if _, err := rest.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActRemove, Handler: "books", Reason: "the diary has it all"}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return names() == "[diary]" })
-	waitFor(t, func() bool { // its producer keeps nothing for it
+	a.until(t, func() bool { return names() == "[diary]" })
+	a.until(t, func() bool { // its producer keeps nothing for it
 		_, err := shop.Admin().Handler(t.Context(), "books")
 		_, gone := errors.AsType[*admin.NotFoundError](err)
 		return gone

@@ -1,0 +1,86 @@
+package guide_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/transport/redis"
+)
+
+// The sample of others.md. Both applications are in one test here, so the type that the producer has is the reader's.
+
+type SaleSeen struct {
+	ClientID string `json:"client_id"`
+	Cents    int    `json:"cents"`
+}
+
+var _ = keyhold.Type[SaleSeen]("sale.made", 1)
+
+func TestTheBooksReadWhatTheShopProduces(t *testing.T) {
+	t.Parallel()
+	dir, server := t.TempDir(), redisserver.Run(t, redisserver.Options{})
+	application := func(name string) *keyhold.App {
+		return keyhold.New(keyhold.Config{Name: name, Store: sqlite.Open(filepath.Join(dir, name+".db")), Transport: redis.Open(server.URL())})
+	}
+	start := func(app *keyhold.App) {
+		if err := app.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := app.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	shop, books := application("shop"), application("books")
+	shop.Register(keyhold.Category{Name: "sale", Key: "client_id", Events: []keyhold.EventType{keyhold.EventOf[SaleSeen]()}})
+	books.Register(
+		keyhold.Category{Name: "sale", Key: "client_id", Foreign: true, Events: []keyhold.EventType{keyhold.EventOf[SaleSeen]()}},
+		keyhold.Handler[struct{}]{
+			Name: "invoices", Categories: []string{"sale"}, SequentialBy: "client_id", StartFrom: keyhold.Oldest,
+			New: func(string) struct{} { return struct{}{} },
+			On: keyhold.Behavior[struct{}]{keyhold.On(func(_ struct{}, ctx keyhold.Context, e SaleSeen) error {
+				_, err := ctx.Tx().ExecContext(ctx, `INSERT INTO invoices (client, cents) VALUES ($1, $2)`, e.ClientID, e.Cents)
+				return err
+			})},
+		},
+	)
+	start(shop)
+	start(books)
+	err := keyhold.Do(t.Context(), books, func(w keyhold.UnitOfWork) error {
+		_, err := w.Tx().ExecContext(w, `CREATE TABLE invoices (client TEXT NOT NULL, cents INTEGER NOT NULL)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cents := 1; cents <= 3; cents++ {
+		if err := keyhold.Publish(t.Context(), shop, SaleSeen{ClientID: "client-123", Cents: cents}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over := time.Now().Add(time.Minute)
+	for n, sum := 0, 0; n < 3; {
+		if time.Now().After(over) {
+			t.Fatalf("only %d invoices of %d in all", n, sum)
+		}
+		if _, err := server.Do(t.Context(), "BLPOP", "nobody:pushes:here", "0.05"); err != nil && !strings.Contains(err.Error(), "nil") {
+			t.Fatal(err)
+		}
+		err := keyhold.Do(t.Context(), books, func(w keyhold.UnitOfWork) error {
+			return w.Tx().QueryRowContext(w, `SELECT count(*), coalesce(sum(cents), 0) FROM invoices`).Scan(&n, &sum)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 3 && sum != 6 {
+			t.Errorf("invoices of %d in all", sum)
+		}
+	}
+}
