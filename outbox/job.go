@@ -89,8 +89,12 @@ func (r *Relay) begin(c course, names []string) bool {
 	return true
 }
 
-// admit begins what commits of this process have grown.
-func (r *Relay) admit() {
+// share gives half of the room to what commits of this process have grown, before the rest goes to what the store is asked for: neither waits until there is nothing
+// left of the other.
+func (r *Relay) share(context.Context) { r.admit((len(r.jobs) + r.cfg.Lanes + 1) / 2) }
+
+// admit begins what commits of this process have grown, until so many lanes are at work.
+func (r *Relay) admit(most int) {
 	type grown struct {
 		lane event.LaneRef
 		span span
@@ -98,7 +102,7 @@ func (r *Relay) admit() {
 	var some []grown
 	r.mu.Lock()
 	for lane, s := range r.mu.pending {
-		if len(some)+len(r.jobs) >= r.cfg.Lanes {
+		if len(some)+len(r.jobs) >= most {
 			break
 		}
 		delete(r.mu.pending, lane)

@@ -219,12 +219,12 @@ func (r *Relay) run(ctx context.Context) {
 // turn does what there is to do now.
 func (r *Relay) turn(ctx context.Context) {
 	for ctx.Err() == nil && !r.pause.resting(r.cfg.Now()) {
-		for _, ask := range []func(context.Context){r.forgotten, r.look, r.serve, r.seek} {
+		for _, ask := range []func(context.Context){r.forgotten, r.look, r.serve, r.share, r.seek} {
 			if ask(ctx); r.pause.resting(r.cfg.Now()) {
 				return
 			}
 		}
-		r.admit()
+		r.admit(r.cfg.Lanes)
 		if len(r.work) == 0 && !r.again {
 			return
 		}

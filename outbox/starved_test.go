@@ -1,0 +1,72 @@
+package outbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/outbox"
+	"github.com/keyhold/keyhold/transport/brokertest"
+)
+
+// What is committed after an outage does not wait until all lanes have gone out that grew meanwhile.
+func TestWhatIsCommittedNowDoesNotWaitForABacklog(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lanes []event.LaneRef
+		for i := range 500 {
+			lanes = append(lanes, event.LaneRef{Category: "order", Key: event.Sequence(i).String()})
+		}
+		n := w.holder("a", func(c *outbox.Config) { c.Lanes, c.Look = 8, time.Hour })
+		settle()
+		w.commit(1, lanes...)
+		before, done := 0, false
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			switch {
+			case c.Op != "append":
+			case c.Lane == others:
+				done = true
+			case before == 0:
+				before++
+				n.Committed(w.commit(1, others))
+			case !done:
+				before++
+			}
+			return brokertest.None
+		})
+		n.Notify()
+		settle()
+		w.published(others, 0)
+		w.noted(lanes[499], 1)
+		if before > 50 {
+			t.Errorf("%d lanes went out first", before)
+		}
+	})
+}
+
+// Nor does the backlog wait for what is committed all the time.
+func TestABacklogDoesNotWaitForWhatIsCommittedNow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var busy []event.LaneRef
+		for i := range 20 {
+			busy = append(busy, event.LaneRef{Category: "order", Key: "busy-" + event.Sequence(i).String()})
+		}
+		n := w.holder("a", func(c *outbox.Config) { c.Lanes, c.Look = 8, time.Hour })
+		settle()
+		w.commit(1, orders)
+		before, done := 0, false
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if done = done || c.Lane == orders; c.Op == "append" && !done && before < 2_000 {
+				before++
+				n.Committed(w.commit(1, busy[before%len(busy)]))
+			}
+			return brokertest.None
+		})
+		n.Committed(w.commit(1, busy...))
+		n.Notify()
+		settle()
+		w.published(orders, 0)
+		if before > 500 {
+			t.Errorf("%d lanes went out first", before)
+		}
+	})
+}
