@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -133,6 +134,17 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
+func (s *settings) profileHeap() error {
+	if s.heap == "" {
+		return nil
+	}
+	f, err := os.Create(s.heap)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}
+
 // idle has keys that were in use, and are not any more: what they cost, and how soon they are back at work.
 func idle(ctx context.Context, s *settings) (err error) {
 	h, err := settle(ctx, s, time.Hour)
@@ -154,6 +166,9 @@ func idle(ctx context.Context, s *settings) (err error) {
 	}
 	h.noted.began = make(map[string]time.Time)
 	heapAfter := heap()
+	if err := s.profileHeap(); err != nil {
+		return err
+	}
 	redisAfter, err := h.server.info(ctx, "memory", "used_memory")
 	if err != nil {
 		return err

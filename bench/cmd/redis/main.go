@@ -25,7 +25,8 @@ import (
 type settings struct {
 	span   time.Duration
 	rounds int
-	keys   int // that are idle
+	keys   int    // that are idle
+	heap   string // file
 	dir    string
 	sheet  figures.Sheet
 }
@@ -41,6 +42,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 5, "in which everything is measured in turns")
 	flag.IntVar(&s.keys, "keys", 10_000, "that are idle")
 	flag.StringVar(&s.dir, "dir", os.TempDir(), "directory for the database of idle keys")
+	flag.StringVar(&s.heap, "heapprofile", "", "file for a profile of the heap while keys are idle")
 	out := flag.String("json", "", "file for the results as JSON")
 	only := flag.String("only", "", "of publish, consume, idle and retire, with commas between; all if empty")
 	profile := flag.String("cpuprofile", "", "file for a profile of this program")
