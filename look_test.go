@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -239,7 +240,14 @@ func TestAStoreThatDoesNotAnswerIsAskedMoreSlowlyAndLoggedOnce(t *testing.T) {
 			c.fails.Store(4)
 			do(t, outside(c), eventstore.ActRetry, registerOfAda)
 			began := time.Now()
+			time.Sleep(2 * time.Second)
+			if err := app.Ready(); err == nil || !strings.Contains(err.Error(), "the store is out of reach") {
+				t.Errorf("ready without a store: %v", err)
+			}
 			<-n.news
+			if err := app.Ready(); err != nil {
+				t.Error(err)
+			}
 			if took, want := time.Since(began), 250*(1+2+4+8+16)*time.Millisecond; took > want || took < want-250*time.Millisecond {
 				t.Errorf("taken up after %s, want %s", took, want)
 			}

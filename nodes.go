@@ -12,6 +12,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/outbox"
+	"github.com/keyhold/keyhold/transport"
 )
 
 // brokerReach is told by the beats of the node.
@@ -22,17 +23,35 @@ func (a *App) brokerReach(name string, ttl time.Duration) *reach {
 	}
 }
 
+// toldOfNodes is who is told beside the log.
+func (a *App) toldOfNodes() actors.NodeObserver {
+	if a.cfg.Telemetry == nil {
+		return actors.NodeObserver{}
+	}
+	return a.cfg.Telemetry.Nodes()
+}
+
+// subscriber is the name of a unit's handler; "" for what stands for a part.
+func subscriber(name string) string {
+	if name == event.PartName {
+		return ""
+	}
+	return name
+}
+
 // clustered logs what a node does.
 func (c *shared) clustered() cluster.Observer {
-	log := c.r.app.cfg.Logger
-	o := cluster.Observer{
+	log, told := c.r.app.cfg.Logger, c.r.app.toldOfNodes()
+	return cluster.Observer{
 		PartHeld: func(event.Part, bool) { token(c.changed) },
 		Beat: func(err error) {
 			if !errors.Is(err, context.Canceled) { // by a stop
 				c.reach.told(err)
 			}
 		},
+		Woken: func(name string) { call(told.Woken, subscriber(name)) },
 		PartLost: func(p event.Part, why string) {
+			call(told.PartLost, why)
 			if unsaid, now := c.once.due("part " + why); now {
 				log.Warn("lost the lease of a part of the lanes: another node publishes them", "part", p, "why", why, "unsaid", unsaid)
 			}
@@ -47,41 +66,54 @@ func (c *shared) clustered() cluster.Observer {
 				"Then use a category without a key, whose events are spread over buckets", "category", category, "live", live)
 		},
 		Trouble: func(what string, err error) {
+			call2(told.Trouble, what, err)
 			rareLog(log, &c.once, "the broker did not do what this node asked: tried again", what, err)
 		},
 		Unfit: func(u event.Unit, d time.Duration) {
+			call(told.Unfit, u.Name)
 			log.Info("other nodes are to go for a unit first: this one could not recover it, or does not know the type of its next event", "unit", u, "for", d)
 		},
-		HandedOver: func(u event.Unit, to string) { log.Debug("handed over", "unit", u, "to", to) },
+		HandedOver: func(u event.Unit, to string) {
+			call(told.HandedOver, u.Name)
+			log.Debug("handed over", "unit", u, "to", to)
+		},
 	}
-	if t := c.r.app.cfg.Telemetry; t != nil {
-		o = t.Cluster(o)
-	}
-	return o
 }
 
 // relayed logs what happens to what is relayed.
 func (c *shared) relayed() outbox.Observer {
-	log := c.r.app.cfg.Logger
-	o := outbox.Observer{
-		Healed: func(lane event.LaneRef) { log.Warn("the broker had lost events and has them again", "lane", lane) },
+	log, told := c.r.app.cfg.Logger, c.r.app.toldOfNodes()
+	return outbox.Observer{
+		Relayed: told.Published,
+		Retired: told.Retired,
+		Healed: func(lane event.LaneRef) {
+			call(told.Healed, lane.Category)
+			log.Warn("the broker had lost events and has them again", "lane", lane)
+		},
 		Diverged: func(d eventstore.Divergence) {
+			call(told.Diverged, d.Lane.Category)
 			log.Error("the broker has an event that the store has not: was the store restored from a backup, or did it fail over without its last commits? "+
 				"Nothing of this lane is published until a person decides", "lane", d.Lane, "sequence", d.Sequence, "broker", d.EventID, "store", d.StoredEventID,
 				"try", admin.CommandLine("keyhold", "lanes ls", nil))
 		},
 		Abandoned: func(lane event.LaneRef, seq event.Sequence, reason string) {
+			call(told.Abandoned, lane.Category)
 			log.Error("an event can never be published: a void takes its place", "lane", lane, "sequence", seq, "reason", reason)
 		},
-		Trouble: func(what string, err error) { rareLog(log, &c.once, "publishing waits: tried again", what, err) },
+		Served: func(w transport.Wanted, records int) {
+			if records == 0 {
+				call(told.Missing, w.Lane.Category)
+				log.Error("another application asks for events that are nowhere any more: its handler halts before them", "unit", w.Unit, "lane", w.Lane, "after", w.After)
+			}
+		},
+		Trouble: func(what string, err error) {
+			call2(told.Trouble, what, err)
+			rareLog(log, &c.once, "publishing waits: tried again", what, err)
+		},
 		Stale: func(p event.Part) {
 			log.Info("a part of the lanes is another node's by now, and is published there", "part", p)
 		},
 	}
-	if t := c.r.app.cfg.Telemetry; t != nil {
-		o = t.Relay(o)
-	}
-	return o
 }
 
 // standing is what gauges are read from.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -17,20 +16,6 @@ import (
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/telemetry"
 )
-
-// soon waits for something that background work leads to.
-func soon(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(30 * time.Second); !is(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal("not so: ", what)
-		}
-	}
-}
 
 func TestANodeIsReadyWhileStoreAndBrokerAnswerIt(t *testing.T) {
 	t.Parallel()

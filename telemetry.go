@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
-	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/projection"
 )
 
@@ -20,9 +18,8 @@ import (
 type Telemetry interface {
 	// Observer gives the observer that the application uses: it records, and passes everything on to next.
 	Observer(next Observer) Observer
-	// Cluster and Relay do the same for what happens among nodes, where the application is one of several.
-	Cluster(next cluster.Observer) cluster.Observer
-	Relay(next outbox.Observer) outbox.Observer
+	// Nodes gives what is told of what happens among nodes, where the application is one of several.
+	Nodes() actors.NodeObserver
 	// Watch reads gauges from the application, from each start until stop is called. stop has a reading that is under way end, and
 	// returns when the application is read no more.
 	Watch(from actors.Standing) (stop func() error, err error)

@@ -1,6 +1,7 @@
 package keyhold_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -68,11 +69,12 @@ func (m *moving) applied(handler string, n int, clients ...string) {
 		for i := range n {
 			want = append(want, fmt.Sprint(client, " ", i+1))
 		}
-		late := time.After(30 * time.Second)
+		late, done := context.WithTimeout(m.Context(), 30*time.Second)
+		defer done()
 		for reader := m.readers[handler]; len(reader.of(client)) < n; {
 			select {
 			case <-reader.news:
-			case <-late:
+			case <-late.Done():
 				m.Fatalf("%s was given %q of %s, want %d", handler, reader.of(client), client, n)
 			}
 		}
@@ -93,15 +95,7 @@ func (m *moving) standing(app *keyhold.App, unit keyhold.Unit, status eventstore
 
 func (m *moving) eventually(what string, is func() bool) {
 	m.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(30 * time.Second); !is(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			m.Fatal("not so: ", what)
-		}
-	}
+	soon(m.T, what, is)
 }
 
 // Work in every state goes from one process without a broker to nodes on Redis, and back: unread, halted, parked, due.

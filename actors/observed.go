@@ -61,6 +61,21 @@ type Standing struct {
 	Node func(ctx context.Context) (NodeStanding, error)
 }
 
+// NodeObserver is told what happens among the nodes of an application, in words that do not grow in number. Each func may be nil, and must not block.
+type NodeObserver struct {
+	Woken      func(name string)            // a wake for a handler has come from the broker; name "" = for who publishes a part of the lanes
+	PartLost   func(why string)             // the lease of a part; why is as in Observer.LeaseLost
+	HandedOver func(name string)            // a unit of a handler, to a node that ranks before this one
+	Unfit      func(name string)            // this node could not recover a unit, or does not know its next event
+	Published  func(category string, n int) // records, for the first time or again
+	Healed     func(category string)        // a lane of which the broker had lost something
+	Retired    func(category string, n int) // lanes that left the broker, passed by all
+	Diverged   func(category string)        // a lane that stopped, until a person decides
+	Abandoned  func(category string)        // a record that no broker can hold
+	Missing    func(category string)        // another application asked for records that are nowhere any more
+	Trouble    func(what string, err error) // store or broker did not do what was asked; tried again
+}
+
 // NodeStanding is how a process stands among the nodes of its application. What it knows itself is given beside an error, too.
 type NodeStanding struct {
 	Members int             // nodes that take part, as this one knows them

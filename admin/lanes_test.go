@@ -87,6 +87,9 @@ func TestALaneIsAdoptedAsItWasSeen(t *testing.T) {
 		if !is || !errors.Is(err, eventstore.ErrStateMoved) || moved.Divergence == nil {
 			b.Fatalf("at another event: %v", err)
 		}
+		if _, err := b.desk.PreviewAdopt(b.Context(), other); !errors.Is(err, eventstore.ErrStateMoved) {
+			b.Errorf("preview at another event: %v", err)
+		}
 		b.same("why", err.Error(), "adopt order:ada: it diverged at #2 (event lost) since 2026-03-14T11:56:00Z: look again, then decide")
 		for what, r := range map[string]admin.AdoptRequest{"no reason": {Category: "order", Key: "ada"}, "nothing named": {Reason: "r"}} {
 			if _, err := b.desk.Adopt(b.Context(), r); !errors.Is(err, admin.ErrUsage) {

@@ -14,9 +14,9 @@ func TestALagIsWhatTheBrokerIsNotKnownToHaveOfThePartsHeld(t *testing.T) {
 		n := w.holder("a", rarely)
 		w.after(time.Second)
 		oldest := time.Now().UTC()
-		w.commit(3, orders) // nobody told the relay
+		w.commit(1, orders) // nobody told the relay
 		w.after(100 * time.Millisecond)
-		w.commit(2, others)
+		w.commit(2, orders, others)
 		lag, err := n.Lag(w.Context())
 		w.must("lag", err)
 		w.same("lag", outbox.Lag{Lanes: 2, Records: 5, Oldest: oldest}, lag)

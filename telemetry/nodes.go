@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/keyhold/keyhold/actors"
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/outbox"
-	"github.com/keyhold/keyhold/transport"
 )
 
 // nodeCounts are fed as things happen among nodes.
@@ -72,81 +69,26 @@ func (c *nodeCounts) observe(o, next *actors.Observer) {
 	}
 }
 
-// Cluster gives an observer of a node that counts, and passes everything on to next.
-func (t *Telemetry) Cluster(next cluster.Observer) cluster.Observer {
+// Nodes gives what counts what happens among nodes.
+func (t *Telemetry) Nodes() actors.NodeObserver {
 	if t.counts == nil {
-		return next
+		return actors.NodeObserver{}
 	}
-	o, c := next, &t.counts.nodes
-	o.Woken = func(name string) {
-		add(c.woken, 1, "handler", named(event.Unit{Name: name}))
-		call(next.Woken, name)
+	c := &t.counts.nodes
+	of := func(counter metric.Int64Counter, label string) func(string) {
+		return func(value string) { add(counter, 1, label, value) }
 	}
-	o.PartLost = func(p event.Part, why string) {
-		c.leaseLost(part, why)
-		call2(next.PartLost, p, why)
+	some := func(counter metric.Int64Counter) func(string, int) {
+		return func(category string, n int) { add(counter, n, "category", category) }
 	}
-	o.HandedOver = func(u event.Unit, to string) {
-		add(c.handed, 1, "handler", named(u))
-		call2(next.HandedOver, u, to)
+	return actors.NodeObserver{
+		Woken:      func(name string) { add(c.woken, 1, "handler", cmp.Or(name, part)) },
+		PartLost:   func(why string) { c.leaseLost(part, why) },
+		HandedOver: of(c.handed, "handler"), Unfit: of(c.unfit, "handler"),
+		Published: some(c.published), Retired: some(c.retired),
+		Healed: of(c.healed, "category"), Diverged: of(c.diverged, "category"), Abandoned: of(c.abandoned, "category"), Missing: of(c.missed, "category"),
+		Trouble: func(what string, _ error) { add(t.counts.troubles, 1, "what", what) },
 	}
-	o.Unfit = func(u event.Unit, d time.Duration) {
-		add(c.unfit, 1, "handler", named(u))
-		call2(next.Unfit, u, d)
-	}
-	o.Trouble = func(what string, err error) {
-		add(t.counts.troubles, 1, "what", what)
-		call2(next.Trouble, what, err)
-	}
-	return o
-}
-
-func named(u event.Unit) string {
-	if u.Name == event.PartName {
-		return part
-	}
-	return u.Name
-}
-
-// Relay gives an observer of what is published that counts, and passes everything on to next.
-func (t *Telemetry) Relay(next outbox.Observer) outbox.Observer {
-	if t.counts == nil {
-		return next
-	}
-	o, c := next, &t.counts.nodes
-	o.Relayed = func(category string, records int) {
-		add(c.published, records, "category", category)
-		call2(next.Relayed, category, records)
-	}
-	o.Healed = func(lane event.LaneRef) {
-		add(c.healed, 1, "category", lane.Category)
-		call(next.Healed, lane)
-	}
-	o.Retired = func(category string, lanes int) {
-		add(c.retired, lanes, "category", category)
-		call2(next.Retired, category, lanes)
-	}
-	o.Diverged = func(d eventstore.Divergence) {
-		add(c.diverged, 1, "category", d.Lane.Category)
-		call(next.Diverged, d)
-	}
-	o.Abandoned = func(lane event.LaneRef, seq event.Sequence, reason string) {
-		add(c.abandoned, 1, "category", lane.Category)
-		if next.Abandoned != nil {
-			next.Abandoned(lane, seq, reason)
-		}
-	}
-	o.Served = func(w transport.Wanted, records int) {
-		if records == 0 {
-			add(c.missed, 1, "category", w.Lane.Category)
-		}
-		call2(next.Served, w, records)
-	}
-	o.Trouble = func(what string, err error) {
-		add(t.counts.troubles, 1, "what", what)
-		call2(next.Trouble, what, err)
-	}
-	return o
 }
 
 // nodeGauges are read where the application is one of several nodes.

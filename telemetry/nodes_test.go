@@ -10,12 +10,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/keyhold/keyhold/actors"
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
-	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/telemetry"
-	"github.com/keyhold/keyhold/transport"
 )
 
 func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
@@ -26,45 +23,23 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 		LeaseLost:    func(event.Unit, string) { heard++ },
 		LeaseRefused: func(event.Unit, time.Duration) { heard++ },
 	})
-	n := b.tel.Cluster(cluster.Observer{
-		Members:    func([]transport.Member) { heard++ },
-		Woken:      func(string) { heard++ },
-		PartLost:   func(event.Part, string) { heard++ },
-		HandedOver: func(event.Unit, string) { heard++ },
-		Unfit:      func(event.Unit, time.Duration) { heard++ },
-		Trouble:    func(string, error) { heard++ },
-	})
-	r := b.tel.Relay(outbox.Observer{
-		Relayed:   func(string, int) { heard++ },
-		Healed:    func(event.LaneRef) { heard++ },
-		Retired:   func(string, int) { heard++ },
-		Diverged:  func(eventstore.Divergence) { heard++ },
-		Abandoned: func(event.LaneRef, event.Sequence, string) { heard++ },
-		Served:    func(transport.Wanted, int) { heard++ },
-		Trouble:   func(string, error) { heard++ },
-		Stale:     func(event.Part) { heard++ },
-	})
-	lane := event.LaneRef{Category: "order", Key: "c-17"}
+	n := b.tel.Nodes()
 	for _, why := range []string{"renewal was fenced", "deadline passed", "host was suspended", "c-17"} { // a label must not grow
 		o.LeaseLost(shipping, why)
 	}
 	o.LeaseRefused(shipping, time.Second)
-	n.Members(nil)
 	n.Woken("shipping")
-	n.Woken(event.PartName)
-	n.PartLost(3, "deadline passed")
-	n.HandedOver(shipping, "b")
-	n.Unfit(event.Part(3).Unit(), time.Second)
+	n.Woken("") // of a part
+	n.PartLost("deadline passed")
+	n.HandedOver("shipping")
+	n.Unfit("shipping")
 	n.Trouble("look for work", errors.New("no"))
-	r.Relayed("order", 7)
-	r.Healed(lane)
-	r.Retired("order", 2)
-	r.Diverged(eventstore.Divergence{Lane: lane})
-	r.Abandoned(lane, 1, "no")
-	r.Served(transport.Wanted{Lane: lane}, 0)
-	r.Served(transport.Wanted{Lane: lane}, 3)
-	r.Trouble("append", errors.New("no"))
-	r.Stale(3)
+	n.Published("order", 7)
+	n.Healed("order")
+	n.Retired("order", 2)
+	n.Diverged("order")
+	n.Abandoned("order")
+	n.Missing("order")
 	got := b.collect()
 	b.want(got, map[string]float64{
 		"keyhold.leases.lost{handler=shipping,reason=fenced}":    1,
@@ -76,9 +51,8 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 		"keyhold.wakes{handler=shipping}":                        1,
 		"keyhold.wakes{handler=part}":                            1,
 		"keyhold.handovers{handler=shipping}":                    1,
-		"keyhold.unfit{handler=part}":                            1,
+		"keyhold.unfit{handler=shipping}":                        1,
 		"keyhold.troubles{what=look for work}":                   1,
-		"keyhold.troubles{what=append}":                          1,
 		"keyhold.relay.published{category=order}":                7,
 		"keyhold.relay.healed{category=order}":                   1,
 		"keyhold.relay.retired{category=order}":                  2,
@@ -91,7 +65,7 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 			t.Errorf("a label has a key: %s", name)
 		}
 	}
-	if want := 21; heard != want {
+	if want := 5; heard != want {
 		t.Errorf("the next observers heard %d things, want %d", heard, want)
 	}
 }
@@ -129,13 +103,9 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 	}
 }
 
-func TestWithoutMetricsNodesAreObservedAsBefore(t *testing.T) {
+func TestWithoutMetricsNothingOfNodesIsCounted(t *testing.T) {
 	t.Parallel()
-	tel := telemetry.New(telemetry.Options{NoMetrics: true})
-	heard := 0
-	tel.Cluster(cluster.Observer{Woken: func(string) { heard++ }}).Woken("shipping")
-	tel.Relay(outbox.Observer{Relayed: func(string, int) { heard++ }}).Relayed("order", 1)
-	if heard != 2 {
-		t.Errorf("heard %d things", heard)
+	if n := telemetry.New(telemetry.Options{NoMetrics: true}).Nodes(); n.Woken != nil || n.Published != nil {
+		t.Error("who counts nothing is told")
 	}
 }

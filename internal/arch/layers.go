@@ -69,7 +69,7 @@ var layers = []row{
 		why: "behaviors and their runtime; knows ports only, and nothing that relays"},
 
 	{path: "admin", layer: siblings, uses: []string{"event", "eventstore", "codec/..."}, why: "what an operator may see and do; CLI, console and API are faces of it"},
-	{path: "telemetry/...", layer: siblings, uses: []string{"event", "eventstore", "transport", "actors/...", "cluster/...", "outbox/...", "internal/lifecycle", "internal/signal"}, why: "what happens, told to OpenTelemetry and Prometheus; an application that does not import it links neither"},
+	{path: "telemetry/...", layer: siblings, uses: []string{"event", "eventstore", "actors/...", "internal/lifecycle", "internal/signal"}, why: "what happens, told to OpenTelemetry and Prometheus; an application that does not import it links neither"},
 	{path: "projection", layer: siblings, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
 		why: "read models over the order of all events; takes from actors what behaviors have in common"},
 	{path: "outbox/...", layer: siblings, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/leases", "internal/lifecycle", "internal/signal"},

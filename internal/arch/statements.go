@@ -23,6 +23,7 @@ var starters = []exception{
 // sleepers may wait for a time in a test.
 var sleepers = []exception{
 	{"guarantees/node_test.go", "looks from outside at processes, which send no signals"},
+	{"soon_test.go", "looks at what servers that are frozen, and loops in the background, come to; neither sends signals"},
 	{"guarantees/marks_test.go", "the processes under test wait at gates that the test shuts and opens; no signal goes from one to the other"},
 	{"guarantees/node_control_test.go", "a process under load rests between two deposits"},
 	{"guarantees/rebuild_test.go", "faults come at random times"},
