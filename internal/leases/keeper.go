@@ -171,7 +171,14 @@ func (k *Keeper) forgetLocked(e *entry) {
 	k.mu.due.remove(e)
 	k.mu.again.remove(e)
 	k.mu.deadlines.remove(e)
+	if len(k.mu.held) == 0 && k.mu.due.room() > smallRoom {
+		k.mu.held = map[event.Unit]*entry{}
+		k.mu.due.list.all, k.mu.again.list.all, k.mu.deadlines.list.all = nil, nil, nil
+	}
 }
+
+// smallRoom is for how many leases room is kept when none is held: what was needed once, by very many units, is given back.
+const smallRoom = 1024
 
 // keptLocked reports whether a lease is still there.
 func (k *Keeper) keptLocked(e *entry) bool { return k.mu.held[e.held.Unit] == e }

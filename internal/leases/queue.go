@@ -34,6 +34,9 @@ func (q *queue) remove(e *entry) {
 	}
 }
 
+// room is how many entries it can have without growing.
+func (q *queue) room() int { return cap(q.list.all) }
+
 // first gives the entry that comes first, nil when there is none, and its time.
 func (q *queue) first() (*entry, time.Duration) {
 	if len(q.list.all) == 0 {
