@@ -46,6 +46,7 @@ type settings struct {
 	ownPostgres bool // one that may be broken
 	redis       redisserver.Options
 	newer       bool
+	crashes     int
 	local       bool // one node, without a broker
 }
 
@@ -78,7 +79,7 @@ func (f *fleet) spec(name string) nodeSpec {
 	}
 	spec := nodeSpec{
 		Name: name, Postgres: f.database, Redis: f.front.Addr(), Renewals: f.renewals[name].Addr(), Marks: f.marks.client.Options().Addr, Acks: f.acks,
-		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Debug: os.Getenv("KEYHOLD_DEBUG") != "",
+		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Crashes: f.settings.crashes, Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
 	if f.settings.local {
 		spec.Redis, spec.Renewals = "", ""

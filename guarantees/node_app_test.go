@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/keyhold/keyhold"
@@ -19,6 +20,7 @@ type taskAdded struct {
 	ClientID string `json:"client_id"`
 	Number   int    `json:"number"`
 	Poison   bool   `json:"poison,omitempty"`
+	Fatal    bool   `json:"fatal,omitempty"` // ends the process
 }
 
 // taskEnded is known to newer programs alone.
@@ -97,6 +99,9 @@ func (w *worksite) perform(ctx keyhold.Context, client string, number int, poiso
 type runner struct{ site *worksite }
 
 func (r *runner) added(ctx keyhold.Context, e taskAdded) error {
+	if e.Fatal {
+		os.Exit(3)
+	}
 	return r.site.perform(ctx, e.ClientID, e.Number, e.Poison)
 }
 
@@ -143,12 +148,13 @@ type task struct {
 	Client   string `json:"client"`
 	Number   int    `json:"number"`
 	Poison   bool   `json:"poison,omitempty"`
+	Fatal    bool   `json:"fatal,omitempty"`
 	Ended    bool   `json:"ended,omitempty"`
 	Backfill bool   `json:"backfill,omitempty"`
 }
 
 func (k task) event() any {
-	var e any = taskAdded{ClientID: k.Client, Number: k.Number, Poison: k.Poison}
+	var e any = taskAdded{ClientID: k.Client, Number: k.Number, Poison: k.Poison, Fatal: k.Fatal}
 	if k.Ended {
 		e = taskEnded{ClientID: k.Client, Number: k.Number}
 	}

@@ -1,6 +1,7 @@
 package guarantees
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,7 @@ type nodeSpec struct {
 	Timeout  time.Duration // of handlers
 	Idle     time.Duration
 	Newer    bool // knows the type task.ended
+	Crashes  int  // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
 	Debug    bool
 }
 
@@ -115,7 +117,7 @@ func nodeMain(argument string) error {
 	s.store = s.spec.store()
 	s.app = keyhold.New(keyhold.Config{
 		Name: "bank", Node: s.spec.Name, Store: s.store, Transport: s.spec.transport(), IdleAfter: s.spec.Idle,
-		MaxCrashes: 1_000_000, // kills from outside are no crashes of events, and nobody could tell
+		MaxCrashes: cmp.Or(s.spec.Crashes, 1_000_000),
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		Observer:   s.observer(),
 	})
