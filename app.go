@@ -128,8 +128,12 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 	}
 
 	_, relayed := a.cfg.Transport.(transport.Broker)
+	var lease time.Duration
+	if relayed {
+		lease = t.Port().Traits().TTL
+	}
 	id, err := a.cfg.Store.Start(ctx, eventstore.StartOptions{
-		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Observe: a.storeNotice,
+		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Lease: lease, Observe: a.storeNotice,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -69,6 +69,9 @@ type StartOptions struct {
 	// while it was started without; and commits are fenced by the rows of their units, so that one start with Relayed does not fence another. Where
 	// [Capabilities].Shared says so, several have the store at once. A start without Relayed has it alone: those with find it owned ([*OwnedError]), and it them.
 	Relayed bool
+	// Lease is how long a lease of a unit lasts; 0 where they are not leased one by one. A store whose transactions hold locks ends one in which nothing happens in
+	// half of that, so that a frozen owner is not in the way of the next one, and refuses to start where it was told to wait longer.
+	Lease time.Duration
 }
 
 // Notice is something an operator may want to know of a store: a long hold of the writer, for instance.

@@ -31,7 +31,7 @@ type Config struct {
 	// Readers is how many connections read at once, for Keyhold and again for [Store.Reader]; 0 is half of MaxConns.
 	Readers int
 	// TransactionTimeout is for how long a process may do nothing in a transaction that it has begun, before the database ends it: so what a frozen
-	// process locked is free again. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds. A behavior that
+	// process locked is free again. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
 	// needs longer between two of its statements gets an error of kind [ErrIdle].
 	TransactionTimeout time.Duration
 }
@@ -46,6 +46,18 @@ type resolved struct {
 	pool *pgxpool.Config
 	name string                                // of the database, for people
 	dial func(pgconn.DialFunc) pgconn.DialFunc // a seam for tests
+}
+
+// under gives the config where units are leased for so long.
+func (c Config) under(lease time.Duration) (Config, error) {
+	switch most := lease / 2; {
+	case lease == 0:
+	case c.TransactionTimeout == 0:
+		c.TransactionTimeout = max(min(defaultTransactionTimeout, most), minTransactionTimeout)
+	case c.TransactionTimeout > most:
+		return c, fmt.Errorf("postgres: TransactionTimeout is %s, and a lease lasts %s: what a frozen node has locked would keep the next one waiting; set %s at most, or a longer TTL", c.TransactionTimeout, lease, most)
+	}
+	return c, nil
 }
 
 // resolve fills in what is left open, and says all that is wrong.

@@ -79,7 +79,11 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	if err := ctx.Err(); err != nil {
 		return eventstore.Identity{}, err
 	}
-	config, err := s.config.resolve()
+	leased, err := s.config.under(opts.Lease)
+	if err != nil {
+		return eventstore.Identity{}, err
+	}
+	config, err := leased.resolve()
 	if err != nil {
 		return eventstore.Identity{}, err
 	}
