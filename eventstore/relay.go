@@ -55,6 +55,14 @@ type LaneRead struct {
 	Lane  event.LaneRef
 	After event.Sequence
 	Limit int
+	// Bytes is how much data they may have at most; the first one comes whatever it has. 0 = as much as they have.
+	Bytes int
+}
+
+// Fits reports whether one more record, with that much data, belongs to what was read; size counts what they have.
+func (a *LaneRead) Fits(read, data int, size *int) bool {
+	*size += data
+	return a.Bytes == 0 || read == 0 || *size <= a.Bytes
 }
 
 // Published says that the broker has everything of a lane up to Through.

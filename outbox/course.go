@@ -75,8 +75,12 @@ func (c *course) read(run []event.Envelope) {
 			run = run[1:]
 		}
 		c.has, c.newest = at.Sequence, event.Position{}
-		if len(run) > 0 && run[0].Sequence > c.has+1 {
+		switch {
+		case len(run) > 0 && run[0].Sequence > c.has+1:
 			c.run, c.next = run, stepReplace // what lies between is purged
+			return
+		case len(run) == 0 && c.has < c.tail:
+			c.next = stepRead // no more was read than the one to compare
 			return
 		}
 	}

@@ -149,7 +149,7 @@ func (r *Relay) serveCategory(ctx context.Context, of parts, category string) er
 // serveOne reads the run; one that does not begin right above is nowhere any more.
 func (r *Relay) serveOne(ctx context.Context, w transport.Wanted) error {
 	return r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
-		runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: w.After, Limit: mostServed}})
+		runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: w.After, Limit: mostServed, Bytes: mostBytes}})
 		if err != nil {
 			return fmt.Errorf("read %s above %d: %w", w.Lane, w.After, err)
 		}
@@ -186,7 +186,7 @@ func (r *Relay) serveBeginning(ctx context.Context, w transport.Wanted) error {
 	for after := event.Sequence(0); ; {
 		var run []event.Envelope
 		err := r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
-			runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: after, Limit: mostEntries}})
+			runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: after, Limit: mostEntries, Bytes: mostBytes}})
 			if err == nil && len(runs) == 1 {
 				run = runs[0]
 			}

@@ -17,6 +17,8 @@ const (
 	callBytes    = 4 << 20 // likewise
 	roundEntries = 4_096   // that a round reads, shared among its lanes
 	fewest       = 16      // of a lane's share
+	roundBytes   = 16 << 20
+	fewestBytes  = 64 << 10
 )
 
 // round takes each job one step further, or several, and notes what came of it.
@@ -55,7 +57,7 @@ func (r *Relay) read(ctx context.Context) {
 	share := min(max(roundEntries/len(jobs), fewest), mostEntries)
 	asked := make([]eventstore.LaneRead, len(jobs))
 	for i, j := range jobs {
-		asked[i] = eventstore.LaneRead{Lane: j.lane, After: j.reading(), Limit: share}
+		asked[i] = eventstore.LaneRead{Lane: j.lane, After: j.reading(), Limit: share, Bytes: min(max(roundBytes/len(jobs), fewestBytes), mostBytes)}
 		if j.offer && j.newest.Sequence == 0 && j.has+1 == j.noted {
 			asked[i].Limit = 1
 		}

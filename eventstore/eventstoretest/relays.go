@@ -1,6 +1,7 @@
 package eventstoretest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -339,6 +340,33 @@ var relays = whenRelayed([]check{
 		none, err := f.store.ReadLanes(f.ctx, nil)
 		f.must(err)
 		f.same("none asked", none, [][]event.Envelope{})
+	}},
+	{"of several lanes no more is read than may be", func(f *fixture) {
+		const kib = 1 << 10
+		all := f.events("order", "a", 6)
+		for i, size := range []int{4 * kib, 1 * kib, 3 * kib, 1, 100 * kib, 0} {
+			all[i].Data = bytes.Repeat([]byte{'x'}, size)
+		}
+		f.publish(append(all, f.events("order", "b", 3)...)...)
+		var asked []eventstore.LaneRead
+		want := []int{1, 2, 3, 1, 2, 4, 6, 6}
+		for _, a := range []eventstore.LaneRead{
+			{Bytes: 1}, {Bytes: 5 * kib}, {Bytes: 8 * kib}, {After: 4, Bytes: 1}, {After: 2, Bytes: 4 * kib}, {Bytes: 8*kib + 1}, {Bytes: 1 << 20}, {},
+		} {
+			a.Lane, a.Limit = orders, 10
+			asked = append(asked, a)
+		}
+		asked, want = append(asked, eventstore.LaneRead{Lane: lane("order", "b"), Limit: 2, Bytes: 1 << 20}), append(want, 2)
+		got, err := f.store.ReadLanes(f.ctx, asked)
+		f.must(err)
+		var sizes []int
+		for i, a := range asked {
+			sizes = append(sizes, len(got[i]))
+			whole, err := f.store.ReadLane(f.ctx, a.Lane, a.After, len(got[i]))
+			f.must(err)
+			f.same(fmt.Sprintf("run %d", i), got[i], whole)
+		}
+		f.same("records read", sizes, want)
 	}},
 	{"a bad limit is an error", func(f *fixture) {
 		for _, limit := range []int{0, -1, eventstore.MaxLimit + 1} {

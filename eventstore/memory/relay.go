@@ -108,7 +108,14 @@ func (s *Store) ReadLanes(ctx context.Context, asked []eventstore.LaneRead) ([][
 	err := s.read(ctx, func(d *data) {
 		for i, a := range asked {
 			if l := d.lanes[a.Lane]; l != nil {
-				found[i] = slices.Clone(l.run(a.After, a.Limit))
+				run, size := l.run(a.After, a.Limit), 0
+				for n, r := range run {
+					if !a.Fits(n, len(r.Data), &size) {
+						run = run[:n]
+						break
+					}
+				}
+				found[i] = slices.Clone(run)
 			}
 		}
 	})

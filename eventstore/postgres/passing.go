@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -11,25 +12,31 @@ import (
 // ReadLanes implements [eventstore.Relays].
 func (s operations) ReadLanes(ctx context.Context, asked []eventstore.LaneRead) ([][]event.Envelope, error) {
 	var lanes laneList
-	afters, limits := make([]int64, len(asked)), make([]int32, len(asked))
+	afters, limits, bytes := make([]int64, len(asked)), make([]int32, len(asked)), make([]int64, len(asked))
 	for i, a := range asked {
 		if err := eventstore.CheckLimit(a.Limit); err != nil {
 			return nil, err
 		}
 		lanes.add(a.Lane)
-		afters[i], limits[i] = int64(a.After), int32(a.Limit)
+		afters[i], limits[i], bytes[i] = int64(a.After), int32(a.Limit), int64(a.Bytes)
+		if a.Bytes == 0 {
+			bytes[i] = math.MaxInt64
+		}
 	}
 	runs := make([]run, len(asked))
 	if len(asked) == 0 {
 		return [][]event.Envelope{}, nil
 	}
 	err := s.read(ctx, func(r *readers) error {
-		return each(ctx, r, `SELECT r.*, a.i FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[], $5::bigint[], $6::int4[]) AS a (i, category, key, lane, after, most)
-			CROSS JOIN LATERAL (SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
-				WHERE n.category = a.category AND n.key = a.key AND n.lane = a.lane AND l.sequence > a.after ORDER BY l.sequence LIMIT a.most) r
-			ORDER BY a.i, r.sequence`, append(lanes.args(), afters, limits), func(row rows) error {
-			var i int
-			e, void, err := scanEnvelope(row, r.storeID, &i)
+		return each(ctx, r, `SELECT r.*, a.i FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[], $5::bigint[], $6::int4[], $7::bigint[]) AS a (i, category, key, lane, after, most, bytes)
+			CROSS JOIN LATERAL (SELECT s.*, coalesce(sum(octet_length(s.data)) OVER (ORDER BY s.sequence ROWS UNBOUNDED PRECEDING), 0) AS size,
+					row_number() OVER (ORDER BY s.sequence) AS nth
+				FROM (SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
+					WHERE n.category = a.category AND n.key = a.key AND n.lane = a.lane AND l.sequence > a.after ORDER BY l.sequence LIMIT a.most) s) r
+			WHERE r.nth = 1 OR r.size <= a.bytes ORDER BY a.i, r.sequence`, append(lanes.args(), afters, limits, bytes), func(row rows) error {
+			var i, nth int
+			var size int64
+			e, void, err := scanEnvelope(row, r.storeID, &size, &nth, &i)
 			if void {
 				e = emptied(e)
 			}

@@ -20,7 +20,7 @@ func (s operations) ReadLanes(ctx context.Context, asked []eventstore.LaneRead) 
 	err := s.read(ctx, func(r *readers) error {
 		return r.snapshot(ctx, func(q queryer) (err error) {
 			for i, a := range asked {
-				if runs[i], err = readLane(ctx, q, r.storeID, a.Lane, a.After, a.Limit); err != nil {
+				if runs[i], err = readLane(ctx, q, r.storeID, a); err != nil {
 					return fmt.Errorf("read lane %s: %w", a.Lane, err)
 				}
 			}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +18,7 @@ func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event
 	}
 	var found []event.Envelope
 	err := s.read(ctx, func(r *readers) (err error) {
-		found, err = readLane(ctx, r, r.storeID, ref, after, limit)
+		found, err = readLane(ctx, r, r.storeID, eventstore.LaneRead{Lane: ref, After: after, Limit: limit})
 		return err
 	})
 	if err != nil {
@@ -26,17 +27,24 @@ func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event
 	return found, nil
 }
 
-func readLane(ctx context.Context, q queryer, storeID string, ref event.LaneRef, after event.Sequence, limit int) (found []event.Envelope, err error) {
+// errEnough ends the reading of rows.
+var errEnough = errors.New("enough is read")
+
+func readLane(ctx context.Context, q queryer, storeID string, a eventstore.LaneRead) (found []event.Envelope, err error) {
+	size := 0
 	if err := each(ctx, q, `SELECT `+envelopeColumns+` FROM keyhold_lanes n JOIN keyhold_log l ON l.lane = n.id
 		WHERE n.category = ? AND n.key = ? AND n.lane = ? AND l.sequence > ? ORDER BY l.sequence LIMIT ?`,
-		[]any{ref.Category, ref.Key, ref.Lane, after, limit}, func(rows *sql.Rows) error {
+		[]any{a.Lane.Category, a.Lane.Key, a.Lane.Lane, a.After, a.Limit}, func(rows *sql.Rows) error {
 			e, void, err := scanEnvelope(rows, storeID)
 			if void {
 				e = emptied(e)
 			}
+			if err == nil && !a.Fits(len(found), len(e.Data), &size) {
+				return errEnough
+			}
 			found = append(found, e)
 			return err
-		}); err != nil {
+		}); err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
 	for i := range found {
