@@ -285,13 +285,16 @@ func TestALaneThatWasRetiredBeginsForANewReaderWithWhatComes(t *testing.T) {
 	shelf := newBooks()
 	shop := run(t, quick(a.config(a.file("shop.db"), "shop")), sales, shelf.named("shelf"))
 	sell(t, shop, "ada", 1, 3)
-	shelf.has(t, 3)
-	a.until(t, func() bool { return a.length(t, "sale:ada") == 0 })
+	sell(t, shop, "bob", 1, 1) // is offered to the new reader once more, from its first
+	shelf.has(t, 4)
+	a.until(t, func() bool { return a.length(t, "sale:ada")+a.length(t, "sale:bob") == 0 })
 	b := newBooks()
 	run(t, quick(a.config(a.file("books.db"), "books")), theirs, b.handler(keyhold.Now))
+	a.until(t, func() bool { return a.length(t, "sale:bob") > 0 })
 	sell(t, shop, "ada", 4, 5)
-	b.has(t, 2)
-	b.are(t, map[string][]string{"ada": numbers(4, 5)})
+	sell(t, shop, "bob", 2, 2)
+	b.has(t, 3)
+	b.are(t, map[string][]string{"ada": numbers(4, 5), "bob": numbers(2, 2)})
 }
 
 func TestAReaderHaltsWhereItsEventsAreNowhereAnyMore(t *testing.T) {
