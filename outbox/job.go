@@ -21,7 +21,7 @@ type job struct {
 
 // seek asks the store for lanes with unpublished records, in the parts that are to be looked through.
 func (r *Relay) seek(ctx context.Context) {
-	room := r.cfg.Lanes - len(r.jobs)
+	room := r.cfg.Lanes - r.sending()
 	if room <= 0 {
 		return // when some are over
 	}
@@ -91,7 +91,19 @@ func (r *Relay) begin(c course, names []string) bool {
 
 // share gives half of the room to what commits of this process have grown, before the rest goes to what the store is asked for: neither waits until there is nothing
 // left of the other.
-func (r *Relay) share(context.Context) { r.admit((len(r.jobs) + r.cfg.Lanes + 1) / 2) }
+func (r *Relay) share(context.Context) { r.admit((r.sending() + r.cfg.Lanes + 1) / 2) }
+
+// healing is how many of the lanes at work are offered again what was published, sending how many are not: neither is in the way of the other.
+func (r *Relay) healing() (n int) {
+	for _, j := range r.jobs {
+		if j.offer {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Relay) sending() int { return len(r.jobs) - r.healing() }
 
 // admit begins what commits of this process have grown, until so many lanes are at work.
 func (r *Relay) admit(most int) {
@@ -100,9 +112,10 @@ func (r *Relay) admit(most int) {
 		span span
 	}
 	var some []grown
+	sending := r.sending()
 	r.mu.Lock()
 	for lane, s := range r.mu.pending {
-		if len(some)+len(r.jobs) >= most {
+		if len(some)+sending >= most {
 			break
 		}
 		delete(r.mu.pending, lane)

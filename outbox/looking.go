@@ -56,7 +56,11 @@ type glance struct {
 // look goes through looks that are due.
 func (r *Relay) look(ctx context.Context) {
 	now := r.cfg.Now()
-	if !r.again && now.Sub(r.looked) < looksEvery || len(r.jobs) >= 2*r.cfg.Lanes {
+	if !r.again && now.Sub(r.looked) < looksEvery {
+		return
+	}
+	room := r.cfg.Lanes - r.healing()
+	if room <= 0 {
 		return
 	}
 	r.mu.Lock()
@@ -68,14 +72,14 @@ func (r *Relay) look(ctx context.Context) {
 	}
 	var due []eventstore.Look
 	err := r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) (err error) {
-		due, err = r.cfg.Store.DueLooks(ctx, partsOf(held), now, r.cfg.Lanes)
+		due, err = r.cfg.Store.DueLooks(ctx, partsOf(held), now, room)
 		return err
 	})
 	if err != nil {
 		r.trouble(ctx, "ask which lanes to look at", err)
 		return
 	}
-	r.looked, r.again = now, len(due) == r.cfg.Lanes
+	r.looked, r.again = now, len(due) == room
 	if len(due) == 0 {
 		return
 	}

@@ -70,3 +70,40 @@ func TestABacklogDoesNotWaitForWhatIsCommittedNow(t *testing.T) {
 		}
 	})
 }
+
+// Nor until everything is on the broker again that it has lost.
+func TestWhatIsCommittedNowDoesNotWaitForWhatWasLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var lanes []event.LaneRef
+		for i := range 500 {
+			lanes = append(lanes, event.LaneRef{Category: "order", Key: event.Sequence(i).String()})
+		}
+		n := w.holder("a", func(c *outbox.Config) { c.Lanes, c.Look = 8, time.Hour })
+		n.Committed(w.commit(1, lanes...))
+		settle()
+		for _, l := range lanes {
+			w.server.Delete(l)
+		}
+		before, done := 0, false
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			switch {
+			case c.Op != "append":
+			case c.Lane == others:
+				done = true
+			case before == 0:
+				before++
+				n.Committed(w.commit(1, others))
+			case !done:
+				before++
+			}
+			return brokertest.None
+		})
+		n.Relay.Forgot()
+		settle()
+		w.published(others, 0)
+		w.published(lanes[499], 0)
+		if before > 100 {
+			t.Errorf("%d times something else was sent first", before)
+		}
+	})
+}
