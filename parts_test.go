@@ -1,6 +1,7 @@
 package keyhold_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -31,11 +32,7 @@ func TestTwoApplicationsOnOneRedis(t *testing.T) {
 	}
 	for name, n := range map[string]*notes{"carts": carts, "prices": prices} {
 		for i := range many {
-			select {
-			case <-n.news:
-			case <-time.After(20 * time.Second):
-				t.Fatalf("%s: %d of %d events were applied", name, i, many)
-			}
+			within(t, 20*time.Second, fmt.Sprint(name, ": event ", i), n.news)
 		}
 	}
 }

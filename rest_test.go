@@ -1,7 +1,7 @@
 package keyhold_test
 
 import (
-	"runtime"
+	"context"
 	"testing"
 	"time"
 
@@ -26,10 +26,12 @@ func beside(t *testing.T, db string) *admin.Desk {
 
 func within(t *testing.T, d time.Duration, what string, news <-chan string) string {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
 	select {
 	case s := <-news:
 		return s
-	case <-time.After(d):
+	case <-ctx.Done():
 		t.Fatalf("not within %v: %s", d, what)
 	}
 	return ""
@@ -38,19 +40,13 @@ func within(t *testing.T, d time.Duration, what string, news <-chan string) stri
 // noted waits until Redis has a note that a key waits for a person.
 func noted(t *testing.T, server *redisserver.Server, handler, key string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; {
+	soon(t, "a note that the key waits for a person", func() bool {
 		is, err := server.Do(t.Context(), "SISMEMBER", handler+":__halted__", key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if is == int64(1) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("nobody noted that the key waits for a person")
-		}
-		runtime.Gosched()
-	}
+		return is == int64(1)
+	})
 }
 
 // What is done while no node runs takes effect at the next start, although Redis has noted that the key waits for a person.

@@ -31,7 +31,6 @@ func TestACrasherHaltsAlthoughItGoesFromNodeToNode(t *testing.T) {
 		}
 		var unit admin.Unit
 		err := f.any().call(t.Context(), "unit", event.Unit{Name: runnerName, Key: crasher}, &unit)
-		time.Sleep(50 * time.Millisecond)
 		return err == nil && unit.Halt != nil, err
 	})
 	t.Logf("processes ended %d times", ends)
