@@ -43,7 +43,12 @@ func subscriber(name string) string {
 func (c *shared) clustered() cluster.Observer {
 	log, told := c.r.app.cfg.Logger, c.r.app.toldOfNodes()
 	return cluster.Observer{
-		PartHeld: func(event.Part, bool) { token(c.changed) },
+		PartHeld: func(p event.Part, held bool) {
+			if held && p == dutyJobs.part() { // not in turn with projections, which may be long in stopping
+				c.r.jobs.look()
+			}
+			token(c.changed)
+		},
 		Beat: func(err error) {
 			if !errors.Is(err, context.Canceled) { // by a stop
 				c.reach.told(err)

@@ -260,7 +260,7 @@ func (c *shared) renew(ctx context.Context) {
 	}
 }
 
-// attend does the duties of the parts that are held.
+// attend runs the projections while this node holds their part.
 func (c *shared) attend(ctx context.Context) {
 	projects := false
 	again := time.NewTimer(time.Hour)
@@ -271,9 +271,6 @@ func (c *shared) attend(ctx context.Context) {
 			return
 		case <-c.changed:
 		case <-again.C:
-		}
-		if c.does(dutyJobs) { // perhaps again: what came between may not have been seen here
-			c.r.jobs.look()
 		}
 		does := c.does(dutyProjections)
 		if does == projects {
