@@ -3,10 +3,16 @@ package guarantees
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/internal/redisserver"
 )
 
@@ -17,14 +23,181 @@ func TestRebuild(t *testing.T) {
 		name string
 		test func(t *testing.T)
 	}{
-		{"everything, under load, again and again", flushedUnderLoad},
-		{"the last event of a quiet key", quietKeyFlushed},
-		{"one stream, which nobody notices", streamDeleted},
-		{"restarted without data", restartedEmpty},
-		{"failover to a replica that lacks the tail", replicaLacksTail},
+		{"flushed in the middle of 20,000 events over 100 keys on three nodes", flushedInTheMiddle},
+		{"flushed after the last publication, one event on each of 1,000 keys", flushedWhenAllIsQuiet},
+		{"one stream deleted", streamDeleted},
+		{"one stream trimmed to its tail", streamTrimmed},
+		{"a promoted replica that lacks the last 20 entries", replicaLacksEntries},
+		{"flushed under load, again and again", flushedUnderLoad},
+		{"restarted with data, and without", restartedEmpty},
+		{"failover under load to a replica that lacks the tail", replicaLacksTail},
 	} {
 		t.Run(c.name, c.test)
 	}
+}
+
+// quiet is within what time an event must be applied that Redis has lost, and which nobody has a reason to look for.
+const quiet = 60 * time.Second
+
+// three are nodes that have been there, and are gone: what they handle is known, and nobody handles it.
+func (f *fleet) three() (names []string) {
+	f.t.Helper()
+	names = []string{"node-1", "node-2", "node-3"}
+	f.add(names...)
+	for _, name := range names {
+		f.nodes[name].stop(f.t)
+	}
+	return names
+}
+
+// again starts nodes that are gone.
+func (f *fleet) again(names []string) {
+	f.t.Helper()
+	for _, name := range names {
+		f.nodes[name].start(f.t)
+	}
+}
+
+// publisher is a node that handles nothing: what it publishes gets to Redis, and nobody reads it.
+func (f *fleet) publisher() (app *keyhold.App, stop func()) {
+	f.t.Helper()
+	spec := f.spec("publisher")
+	app = keyhold.New(keyhold.Config{
+		Name: "bank", Node: "publisher", Store: spec.store(), Transport: spec.transport(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	app.Register(taskCategoryOf[taskAdded]("client_id"))
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	defer cancel()
+	if err := app.Start(ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	return app, sync.OnceFunc(func() {
+		if err := app.Stop(context.Background()); err != nil {
+			f.t.Error(err)
+		}
+	})
+}
+
+// put publishes tasks of clients, each from one number up to another, and returns when all are on Redis.
+func (f *fleet) put(app *keyhold.App, from, to int, clients ...string) {
+	f.t.Helper()
+	for some := range slices.Chunk(interleaved(from, to, clients...), 100) {
+		events := make([]any, len(some))
+		for i, k := range some {
+			events[i] = k.event()
+		}
+		if err := keyhold.Publish(f.t.Context(), app, events...); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	eventually(f.t, time.Minute, "all are on Redis", func() (bool, error) {
+		for _, client := range clients {
+			if n, err := f.redis.Do(f.t.Context(), "XLEN", stream(client)); err != nil || n != int64(to) {
+				return false, fmt.Errorf("%s has %v entries (%w)", client, n, err)
+			}
+		}
+		return true, nil
+	})
+}
+
+// count waits until so many events are applied, and tells how long that took.
+func (f *fleet) count(within time.Duration, want int) time.Duration {
+	f.t.Helper()
+	began := time.Now()
+	c, err := pgx.Connect(f.t.Context(), f.database)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	eventually(f.t, within, fmt.Sprintf("%d events are applied", want), func() (bool, error) {
+		var have int
+		err := c.QueryRow(f.t.Context(), `SELECT count(*) FROM effects WHERE handler = $1`, runnerName).Scan(&have)
+		return have >= want, fmt.Errorf("there are %d (%w)", have, err)
+	})
+	return time.Since(began)
+}
+
+func flushedInTheMiddle(t *testing.T) {
+	const each = 200
+	f := newFleet(t, settings{})
+	f.add("node-1", "node-2", "node-3")
+	clients := clientsOf(100)
+	nodes := f.running()
+	for n := 1; n <= each; n += 5 {
+		if n > each/2 && n <= each/2+5 {
+			if err := f.redis.FlushAll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.publish(nodes[n/5%len(nodes)], 50, interleaved(n, n+4, clients...)...)
+	}
+	t.Logf("20,000 events: all applied %v after the last was published", f.count(3*time.Minute, each*len(clients)))
+	f.settle(time.Minute, clients, nil)
+}
+
+func flushedWhenAllIsQuiet(t *testing.T) {
+	f := newFleet(t, settings{})
+	names := f.three()
+	app, stop := f.publisher()
+	defer stop()
+	clients := clientsOf(1000)
+	f.put(app, 1, 1, clients...)
+	if err := f.redis.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	f.again(names)
+	t.Logf("1,000 quiet keys: all applied within %v", f.count(quiet, len(clients)))
+	f.settle(time.Minute, clients, nil)
+}
+
+// streamTrimmed leaves the newest three of thirty entries: what is missing is read from the store.
+func streamTrimmed(t *testing.T) {
+	f := newFleet(t, settings{})
+	names := f.three()
+	app, stop := f.publisher()
+	defer stop()
+	f.put(app, 1, 30, clientA, clientB)
+	if n, err := f.redis.Trim(t.Context(), stream(clientA), "28"); n != 27 || err != nil {
+		t.Fatalf("trimmed %d entries, %v", n, err)
+	}
+	stop()
+	f.again(names)
+	f.appliedWithin(quiet, runnerName, clientA, 30)
+	f.settle(time.Minute, []string{clientA, clientB}, nil)
+}
+
+// replicaLacksEntries fails over to a replica that got none of the last 20 entries, of which nobody has read any.
+func replicaLacksEntries(t *testing.T) {
+	f := newFleet(t, settings{})
+	names := f.three()
+	replica := redisserver.Run(t, redisserver.Options{ReplicaOf: f.redis})
+	app, stop := f.publisher()
+	defer stop()
+	clients := clientsOf(10)
+	f.put(app, 1, 8, clients...)
+	eventually(t, time.Minute, "the replica has it all", func() (bool, error) {
+		for _, client := range clients {
+			if n, err := replica.Do(t.Context(), "XLEN", stream(client)); err != nil || n != int64(8) {
+				return false, fmt.Errorf("%s has %v entries (%w)", client, n, err)
+			}
+		}
+		return true, nil
+	})
+	if err := replica.Promote(t.Context()); err != nil { // from here on it gets nothing any more
+		t.Fatal(err)
+	}
+	f.put(app, 9, 10, clients...) // two more of each
+	stop()
+	if err := f.redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.redis = replica
+	f.front.Point(replica.Addr())
+	f.front.Cut()
+	f.again(names)
+	f.count(quiet, 10*len(clients))
+	f.settle(time.Minute, clients, nil)
 }
 
 // stream is the name of a client's tasks on Redis.
@@ -99,18 +272,6 @@ func (f *fleet) unreadOnStream() (owner *node) {
 	return owner
 }
 
-func quietKeyFlushed(t *testing.T) {
-	f := newFleet(t, settings{})
-	owner := f.unreadOnStream()
-	owner.kill(t) // with what it may have read ahead
-	if err := f.redis.FlushAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.marks.open(t, gate(clientA, nil))
-	f.applied(runnerName, clientA, 2)
-	f.settle(time.Minute, []string{clientA}, nil)
-}
-
 // streamDeleted loses one stream and nothing else, so that it is found only by what looks after unread events: within 30 s, and the time that
 // it takes to find out.
 func streamDeleted(t *testing.T) {
@@ -121,7 +282,7 @@ func streamDeleted(t *testing.T) {
 		t.Fatalf("deleted %d streams, %v", n, err)
 	}
 	f.marks.open(t, gate(clientA, nil))
-	f.appliedWithin(90*time.Second, runnerName, clientA, 2)
+	f.appliedWithin(quiet, runnerName, clientA, 2)
 	f.settle(time.Minute, []string{clientA}, nil)
 }
 
