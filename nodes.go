@@ -76,7 +76,7 @@ func (c *shared) clustered() cluster.Observer {
 		},
 		Unfit: func(u event.Unit, d time.Duration) {
 			call(told.Unfit, u.Name)
-			log.Info("other nodes are to go for a unit first: this one could not recover it, or does not know the type of its next event", "unit", u, "for", d)
+			log.Debug("other nodes are to go for a unit first: this one could not recover it, or does not know the type of its next event", "unit", u, "for", d)
 		},
 		HandedOver: func(u event.Unit, to string) {
 			call(told.HandedOver, u.Name)

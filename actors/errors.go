@@ -113,7 +113,7 @@ func Retryable(err error) bool {
 		return false
 	}
 	for _, passing := range []error{
-		ErrMailboxFull, ErrStopping, ErrUnavailable, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrVersionConflict,
+		ErrMailboxFull, ErrStopping, ErrUnavailable, eventstore.ErrStale, eventstore.ErrClosed, eventstore.ErrTrouble, eventstore.ErrVersionConflict,
 	} {
 		if errors.Is(err, passing) {
 			return true
@@ -129,7 +129,8 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("another node has %s, for %s unless it goes on", e.Unit, e.Most.Round(time.Millisecond))
+	return fmt.Sprintf("another node has %s: ask there, or here once it has been quiet there for IdleAfter, or that node is gone and its lease has lapsed (%s)",
+		e.Unit, e.Most.Round(time.Millisecond))
 }
 func (e *HeldError) Is(target error) bool { return target == ErrUnavailable }
 

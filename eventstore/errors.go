@@ -124,5 +124,8 @@ func (e *FormatError) Error() string {
 	if e.Found > e.Known {
 		return fmt.Sprintf("store %s has format %d, this program knows up to %d: run the newer program, or restore a backup made before it first ran", e.Path, e.Found, e.Known)
 	}
-	return fmt.Sprintf("store %s has format %d, this program needs %d: run `keyhold migrate up`, or leave AutoMigrate on", e.Path, e.Found, e.Known)
+	if e.Found == 0 {
+		return fmt.Sprintf("store %s is not made yet, and NoMigrate forbids to make it: start once without NoMigrate", e.Path)
+	}
+	return fmt.Sprintf("store %s has format %d, this program needs %d: start once without NoMigrate, or run `keyhold migrate up`", e.Path, e.Found, e.Known)
 }

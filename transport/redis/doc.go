@@ -1,4 +1,4 @@
-// Package redis carries events between nodes through Redis 6.2 or later, or Valkey: standalone, behind Sentinel, or as a Cluster, which is
+// Package redis carries events between nodes through Redis 7.0 or later (6.2 without a maxmemory), or Valkey: standalone, behind Sentinel, or as a Cluster, which is
 // found out by asking the server. One line in an application chooses it:
 //
 //	keyhold.Config{Transport: redis.Open("redis://localhost:6379")}
