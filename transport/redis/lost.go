@@ -53,6 +53,12 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 	if err != nil {
 		return nil, false, fmt.Errorf("the stream of %s has lost what comes after %d: read it from the store: %w", l.ref, after, err)
 	}
+	if len(run) > 0 && !r.held[i] {
+		if err := p.joins(ctx, l.ref, &entries[0]); err != nil {
+			l.lost = 0 // it is compared again
+			return nil, false, err
+		}
+	}
 	if len(run) == 0 {
 		l.lost = 0 // whoever puts it back puts it into the stream
 	}
@@ -60,6 +66,27 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 		return p.asked(ctx, r, i)
 	}
 	return run, len(run) == 0, nil
+}
+
+// joins finds out whether what the store has below an entry of the stream is what the stream had there: if they have the same event at that place, they had the same
+// below it. A store that went back in time tells another history, which must not be mixed with this one: the lane has diverged, and a person decides. A void
+// is what that decision puts there.
+func (p *port) joins(ctx context.Context, lane event.LaneRef, entry *event.Envelope) error {
+	bound := p.t.bound.Load()
+	if bound == nil || p.t.elsewhere(lane.Category) {
+		return nil
+	}
+	run, err := bound.records.ReadLane(ctx, lane, entry.Sequence-1, 1)
+	switch {
+	case err != nil:
+		return fmt.Errorf("compare the stream of %s with the store at %d: %w", lane, entry.Sequence, err)
+	case len(run) == 0:
+		return fmt.Errorf("%s: the stream has event %q at %d, and the store nothing: did it go back in time? Nothing is read across that until `keyhold lanes adopt`", lane, entry.ID, entry.Sequence)
+	case run[0].Sequence == entry.Sequence && run[0].ID != entry.ID && !run[0].Void() && !entry.Void():
+		return fmt.Errorf("%s: the stream has event %q at %d, and the store %q: did it go back in time? Nothing is read across that until `keyhold lanes adopt`",
+			lane, entry.ID, entry.Sequence, run[0].ID)
+	}
+	return nil
 }
 
 // early reports whether a unit that has no place in a lane begins behind its first entry: that was there before, and is there again for others.

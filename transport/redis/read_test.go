@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +45,30 @@ func TestTrimmedHeadDoesNotHideTheRest(t *testing.T) {
 	}
 	if got = w.advance(b, h, 10, place(orders, 6)); !got.Drained || len(w.pending(orders, "shipping")) > 0 {
 		t.Errorf("%+v, pending %v", got, w.pending(orders, "shipping"))
+	}
+}
+
+// A store that went back in time has another history below what the stream still has. The two are not mixed.
+func TestAStoreThatWentBackIsNotReadBelowTheStream(t *testing.T) {
+	t.Parallel()
+	for name, keep := range map[string]int{"it drew the numbers again": 6, "it ends below": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, a := setup(t)
+			other := slices.Clone(w.publish(orders, 6, "shipping")[:keep])
+			w.do("xdel", w.stream(orders), "1-0", "2-0", "3-0")
+			for i := range other {
+				other[i].ID += "-again"
+			}
+			a.Bind(storeOf(t, other...), eventstore.Identity{StoreID: "store-1"}, event.KeyRules{})
+			h := w.acquire(a, shipping)
+			for range 2 {
+				got, err := a.Port().Fetch(t.Context(), h, []event.Position{place(orders, 0)}, 10)
+				if err == nil || !strings.Contains(err.Error(), "lanes adopt") || len(got.Entries) > 0 {
+					t.Errorf("read %s, %v", sequences(got.Entries), err)
+				}
+			}
+		})
 	}
 }
 
@@ -222,7 +248,11 @@ func TestStreamBehindItsReader(t *testing.T) {
 func TestStoreAheadOfTheStreamIsNotAsked(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)
-	store := &counting{Store: storeOf(t, make([]event.Envelope, 9)...)}
+	ahead := make([]event.Envelope, 9)
+	for i := range ahead { // of which three will be published
+		ahead[i] = event.Envelope{ID: fmt.Sprintf("%s#%d", orders, i+1), Type: "order.placed", Category: orders.Category, Key: orders.Key}
+	}
+	store := &counting{Store: storeOf(t, ahead...)}
 	node.Bind(store, eventstore.Identity{StoreID: "store-1"}, event.KeyRules{})
 	h := w.acquire(node, shipping)
 	if got := w.advance(node, h, 10, place(orders, 0)); !got.Drained {
@@ -237,7 +267,7 @@ func TestStoreAheadOfTheStreamIsNotAsked(t *testing.T) {
 		t.Errorf("the store was read %d times", n)
 	}
 	w.do("xtrim", w.stream(orders), "minid", "3-0")
-	if got := w.fetch(node, h, 10, place(orders, 0)); len(got.Entries) == 0 || store.reads() != 1 {
+	if got := w.fetch(node, h, 10, place(orders, 0)); len(got.Entries) == 0 || store.reads() != 2 { // whether they tell one history, and what is missing
 		t.Errorf("trimmed: %+v after %d reads", got, store.reads())
 	}
 }
