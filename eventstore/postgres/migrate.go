@@ -98,11 +98,12 @@ func (r *resolved) migrateTo(ctx context.Context, conn *pgx.Conn, f format) (don
 				}
 			}
 		}
-		now, err := formatOf(ctx, snapshot{tx: tx})
-		if err != nil || now >= f.number {
+		// Not by its name, as formatOf does: the session remembers that it was not there before this one waited for its turn.
+		if _, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS keyhold_format (number bigint PRIMARY KEY, name text NOT NULL, time bigint NOT NULL)`); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS keyhold_format (number bigint PRIMARY KEY, name text NOT NULL, time bigint NOT NULL)`); err != nil {
+		var now int
+		if _, err := get(ctx, snapshot{tx: tx}, `SELECT coalesce(max(number), 0) FROM keyhold_format`, nil, &now); err != nil || now >= f.number {
 			return err
 		}
 		if _, err := tx.Exec(ctx, f.script, pgx.QueryExecModeSimpleProtocol); err != nil {
