@@ -45,9 +45,9 @@ func TestLostAndRefusedLeasesAreTold(t *testing.T) {
 		var first, second told
 		enter, letGo := make(chan context.Context, 9), make(chan struct{})
 		a := w.join(t, []actors.Definition{auditing("A", once(enter, letGo, true))}, first.option)
-		b := w.join(t, []actors.Definition{auditing("B", nil)}, second.option)
 		a.publish(t, amounts(1, 1)...)
 		c := <-enter
+		b := w.join(t, []actors.Definition{auditing("B", nil)}, second.option) // not before: it would have been woken as well
 		same(t, "leases", []int{1, 0}, []int{a.Leases(), b.Leases()})
 		b.Wake(ledgerOf("c"))
 		pass(time.Millisecond)

@@ -294,7 +294,7 @@ func TestPartsOfANodeThatDiedGoToTheOthersWhenItsLeasesLapse(t *testing.T) {
 			t.Errorf("the other node holds %d parts", n)
 		}
 		w.server.Break(nil)
-		pass(60 * time.Second)
+		pass(3 * time.Minute)
 		if n := b.partCount(); n < 10 {
 			t.Errorf("it is back, and holds %d parts", n)
 		}
