@@ -89,7 +89,7 @@ func New(cfg Config) *Keeper {
 	k := &Keeper{cfg: cfg, traits: t, life: t.TTL - t.Margin, poke: make(chan struct{}, 1)}
 	k.every, k.jitter = t.Heartbeat, t.Heartbeat/4
 	if cfg.Seldom && 4*t.Heartbeat <= k.life {
-		k.every = 2 * t.Heartbeat
+		k.every, k.jitter = 2*t.Heartbeat, t.Heartbeat/16
 	}
 	k.clock.init(cfg.Wall, t)
 	k.mu.held = map[event.Unit]*entry{}
