@@ -12,7 +12,7 @@ import (
 // still asks of Redis must not depend on how many keys there are. All commands are counted, those within scripts included.
 func TestIdleKeysCostNothing(t *testing.T) {
 	t.Parallel()
-	const keys, limit, during = 2000, 20, time.Minute // of which ten renewals of what the node holds
+	const keys, limit, during = 2000, 20, time.Minute                    // of which ten renewals of what the node holds
 	f := newFleet(t, settings{ttl: 15 * time.Second, idle: time.Second}) // leases as they are by default, since what is renewed is counted
 	f.add("node-1")
 	a := f.nodes["node-1"]
