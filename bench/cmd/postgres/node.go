@@ -59,6 +59,7 @@ func tell(what, key string) {
 	fmt.Fprintf(os.Stdout, "%s %s %d\n", what, key, time.Now().UnixNano())
 }
 
+// work takes its time, as work does: before the transaction, or inside it where that is what is frozen.
 func (w *worker) work(ctx keyhold.Context, e done) error {
 	tell("b", e.ClientID)
 	if !w.inside {

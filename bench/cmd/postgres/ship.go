@@ -125,7 +125,7 @@ func (s *shop) command(ctx context.Context) error {
 	return err
 }
 
-// drain waits for all effects.
+// drain waits for all effects. It looks once in a millisecond: a signal from each effect would be part of what is measured.
 func (s *shop) drain() error {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		s.mu.Lock()
@@ -217,7 +217,7 @@ func shipHalf(ctx context.Context, servers *servers, span time.Duration, rate fl
 	var group sync.WaitGroup
 	var failed atomic.Pointer[error]
 	began := time.Now()
-	for sent := 0; time.Since(began) < 2*span; time.Sleep(time.Millisecond) {
+	for sent := 0; time.Since(began) < 2*span; time.Sleep(time.Millisecond) { // commands come at a rate, whatever becomes of them
 		for ; sent < int(time.Since(began).Seconds()*rate); sent++ {
 			group.Go(func() {
 				if err := shop.command(ctx); err != nil {
