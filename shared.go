@@ -104,15 +104,11 @@ func (c *shared) others() actors.Others {
 // with gives it the runtime of the units, which was made with its others.
 func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id eventstore.Identity) (err error) {
 	a := c.r.app
-	relaying, ok := a.cfg.Store.(outbox.Store)
-	if !ok {
-		return fmt.Errorf("transport %q carries what a relay brings, which this store keeps nothing for: use postgres.Open or sqlite.Open", c.broker.Name())
-	}
 	c.runtime, c.beat = runtime, port.Traits().Heartbeat
 	c.reach = a.brokerReach(c.broker.Name(), port.Traits().TTL)
 	limits := c.broker.Limits()
 	c.relay, err = outbox.New(outbox.Config{
-		Store: relaying, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
+		Store: a.cfg.Store, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
 		RetireAfter: limits.RetireAfter, MaxAhead: limits.MaxAhead, Logger: a.cfg.Logger, Observer: c.relayed(),
 		Tell:     func(parts []event.Part) { c.node.Tell(parts) },
 		GiveBack: func(p event.Part) { c.node.GiveBack(p) },
@@ -203,16 +199,7 @@ func (c *shared) committed(_ context.Context, tails []event.Tail) error {
 	return nil
 }
 
-func (c *shared) notify() {
-	c.relay.Notify()
-	var all []event.Part
-	for i := range event.Parts {
-		if p := event.Part(i); !c.node.Holds(p) {
-			all = append(all, p)
-		}
-	}
-	c.node.Tell(all)
-}
+func (c *shared) notify() { c.relay.Notify() }
 
 func (c *shared) resume(u event.Unit) {
 	if c.runtime.Live(u) {
