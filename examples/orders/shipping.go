@@ -17,9 +17,12 @@ func Shipping(carrier Carrier) keyhold.Handler[*Shipper] {
 		OnPoison:     keyhold.Halt,
 		Retry:        keyhold.RetryPolicy{Attempts: 4, Min: 50 * time.Millisecond, Max: time.Second},
 		New:          func(clientID string) *Shipper { return &Shipper{carrier: carrier} },
-		On:           keyhold.Behavior[*Shipper]{keyhold.On((*Shipper).Placed), keyhold.On((*Shipper).Cancelled)},
+		On:           ships,
 	}
 }
+
+// ships is what shipping does about which event. It passes over an order that was paid.
+var ships = keyhold.Behavior[*Shipper]{keyhold.On((*Shipper).Placed), keyhold.On((*Shipper).Cancelled)}
 
 // Shipper ships the orders of one client.
 type Shipper struct{ carrier Carrier }

@@ -21,6 +21,8 @@ type line struct {
 		waiting []*request
 		flying  int
 	}
+	// packing is held from when a request is said to be sent until all is read that it refers to: tenures and positions are those of whoever asked, who changes them.
+	packing sync.Mutex
 }
 
 // kind is what a line is for.
@@ -76,6 +78,7 @@ func (p *port) ask(ctx context.Context, l *line, k *kind, t *tenure, asked any) 
 		if r.state.CompareAndSwap(requestWaiting, requestAbandoned) {
 			return nil, notSent(ctx)
 		}
+		l.packed()
 		return nil, fmt.Errorf("%w: %w", partitions.ErrUnknown, context.Cause(ctx))
 	}
 }
@@ -83,12 +86,22 @@ func (p *port) ask(ctx context.Context, l *line, k *kind, t *tenure, asked any) 
 // fly makes calls until nobody waits.
 func (p *port) fly(ctx context.Context, l *line, k *kind) {
 	for {
+		l.packing.Lock()
 		requests := l.board(k.most)
 		if len(requests) == 0 {
+			l.packing.Unlock()
 			return
 		}
-		p.call(ctx, k, requests)
+		packed := p.pack(k, requests)
+		l.packing.Unlock()
+		p.call(ctx, k, packed)
 	}
+}
+
+// packed returns when nothing is read any more of a request that was sent.
+func (l *line) packed() {
+	l.packing.Lock()
+	defer l.packing.Unlock()
 }
 
 // ground fails whoever waits: the transport is stopped.
@@ -128,28 +141,43 @@ func (l *line) board(most int) []*request {
 	return on
 }
 
-// call carries requests out: all in one call, or, in a Cluster, all of one slot.
-func (p *port) call(ctx context.Context, k *kind, requests []*request) {
-	ctx, cancel := context.WithTimeout(ctx, p.t.cfg.Timeout)
-	defer cancel()
+// packed are requests that go to one server, and the call that asks for them.
+type packed struct {
+	requests []*request
+	call     *call
+}
+
+// pack makes calls of requests: one, or, in a Cluster, one for each slot.
+func (p *port) pack(k *kind, requests []*request) []packed {
 	groups := [][]*request{requests}
 	if p.c.servers.cluster {
 		groups = bySlot(requests)
 	}
-	calls := make([]*call, len(groups))
+	all := make([]packed, len(groups))
 	for i, group := range groups {
-		calls[i] = &call{script: k.script}
-		k.pack(p, calls[i], group)
+		all[i] = packed{group, &call{script: k.script}}
+		k.pack(p, all[i].call, group)
+	}
+	return all
+}
+
+// call carries them out.
+func (p *port) call(ctx context.Context, k *kind, all []packed) {
+	ctx, cancel := context.WithTimeout(ctx, p.t.cfg.Timeout)
+	defer cancel()
+	calls := make([]*call, len(all))
+	for i := range all {
+		calls[i] = all[i].call
 	}
 	p.c.servers.runAll(ctx, onWork, calls)
-	for i, group := range groups {
-		if err := calls[i].err; err != nil {
-			for _, r := range group {
+	for _, one := range all {
+		if err := one.call.err; err != nil {
+			for _, r := range one.requests {
 				r.fail(outcome(err))
 			}
 			continue
 		}
-		k.unpack(p, ctx, calls[i], group)
+		k.unpack(p, ctx, one.call, one.requests)
 	}
 }
 

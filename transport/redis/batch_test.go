@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,4 +186,38 @@ func TestRenewalsShareNothingWithWork(t *testing.T) {
 	cancel()
 	all.Wait()
 	through.Pass()
+}
+
+// TestWhoGivesUpARequestMayChangeWhatItRefersTo: a unit that is out of time asks again, with the same positions in other places. What was sent for it must have been read by then.
+func TestWhoGivesUpARequestMayChangeWhatItRefersTo(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	p := node.conn.Load().port
+	tenure, err := p.tenure(w.acquire(node, event.Unit{Name: "shipping", Key: "c-1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reading{above: []event.Position{place(event.LaneRef{Category: "order", Key: "c-1"}, 0)}, most: 5}
+	if err := p.plan(tenure, r); err != nil {
+		t.Fatal(err)
+	}
+	var over atomic.Bool
+	ctx, cancel := context.WithCancel(t.Context())
+	slow := kindRead
+	slow.pack = func(p *port, c *call, requests []*request) {
+		cancel()
+		for range 10_000 {
+			runtime.Gosched()
+		}
+		if over.Load() {
+			t.Error("who asked goes on while the request is packed")
+		}
+		packRead(p, c, requests)
+	}
+	_, err = p.ask(ctx, &p.lines(tenure).read, &slow, tenure, r)
+	over.Store(true)
+	r.above[0].Sequence++ // the race detector looks on
+	if !errors.Is(err, partitions.ErrUnknown) {
+		t.Error(err)
+	}
 }

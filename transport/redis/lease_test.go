@@ -242,7 +242,7 @@ func TestOneUnitsErrorFailsNoOther(t *testing.T) {
 		}
 		units[i] = &request{tenure: tenure, asked: r, done: make(chan struct{})}
 	}
-	p.call(t.Context(), &kindRead, units)
+	p.call(t.Context(), &kindRead, p.pack(&kindRead, units))
 	for i, r := range units {
 		if i == 1 {
 			if r.err == nil || !strings.Contains(r.err.Error(), "WRONGTYPE") || !strings.Contains(r.err.Error(), "shipping/u-1") {
@@ -264,7 +264,7 @@ func TestOneUnitsErrorFailsNoOther(t *testing.T) {
 		}
 		units[i] = &request{tenure: tenure, asked: event.Generation(0), done: make(chan struct{})}
 	}
-	p.call(t.Context(), &kindAcquire, units)
+	p.call(t.Context(), &kindAcquire, p.pack(&kindAcquire, units))
 	for i, r := range units {
 		if bad := i == 1; bad != (r.err != nil) {
 			t.Errorf("acquire of unit %d: %v", i, r.err)

@@ -490,7 +490,7 @@ func TestAnswerThatIsFullPutsUnitsOff(t *testing.T) {
 		}
 		requests[i] = &request{tenure: tenure, asked: r, done: make(chan struct{})}
 	}
-	p.call(t.Context(), &kindRead, requests)
+	p.call(t.Context(), &kindRead, p.pack(&kindRead, requests))
 	answers := make(map[any]int)
 	for _, r := range requests {
 		if r.err != nil {

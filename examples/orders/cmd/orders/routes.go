@@ -11,11 +11,16 @@ import (
 	"github.com/keyhold/keyhold/examples/orders"
 )
 
+// about are the commands about an order that is there, by the last word of their path.
+var about = map[string]func() any{"cancel": func() any { return new(orders.CancelOrder) }}
+
 // routes are the shop's face: commands and queries are asked of entities, lists are read from the handlers' tables.
 func routes(app *keyhold.App, db *sql.DB) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}", command(app, orders.Order.ID, func() any { return new(orders.PlaceOrder) }))
-	mux.HandleFunc("POST /orders/{id}/cancel", command(app, orders.Order.ID, func() any { return new(orders.CancelOrder) }))
+	for verb, empty := range about {
+		mux.HandleFunc("POST /orders/{id}/"+verb, command(app, orders.Order.ID, empty))
+	}
 	mux.HandleFunc("GET /orders/{id}", query(app, orders.Order.ID, func() any { return new(orders.GetOrder) }))
 	mux.HandleFunc("POST /payments/{id}", command(app, orders.Payment.ID, func() any { return new(orders.ReceivePayment) }))
 	mux.HandleFunc("GET /clients/{id}", client(db))
