@@ -40,6 +40,7 @@ services: ## the servers that tests start for themselves, Redis and PostgreSQL: 
 
 test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+	go test -race -count=1 -tags next ./examples/orders # its next release
 	@$(call each-module,go test -count=1 ./...)
 
 demo: ## the example shop, killed and counted: make demo; with three processes: make demo TRANSPORT=redis STORE=postgres
@@ -56,6 +57,7 @@ lint-format: # gofmt
 
 lint-vet:
 	go vet ./...
+	go vet -tags next ./examples/orders/...
 	@$(call each-module,go vet ./...)
 
 lint-static:

@@ -31,6 +31,7 @@ var sleepers = []exception{
 	{"guarantees/idle_test.go", "counts what is asked of Redis in a time"},
 	{"cluster/node_test.go", "lets virtual time pass: every test of it is in a bubble of synctest"},
 	{"guarantees/rolling_test.go", "has load on a fleet of two programs for a time"},
+	{"guarantees/rolling_example_test.go", "clients of a shop rest between two orders, as they do"},
 	{"internal/proxy/link.go", "delays what passes: that is what it is for"},
 	{"internal/child/child_test.go", "looks at what the system says of processes, which send no signals to a test"},
 	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},
