@@ -30,6 +30,7 @@ const (
 	NameMembers                            // 1f0c…:__members__                    hash, by store id: nodes that take part
 	NameBirth                              // keyhold:__birth__                    string: since when the broker remembers; one for each master of a cluster
 	NameSubscriber                         // shipping:__subscriber__              hash: the subscriber's store, kind and categories
+	NameParts                              // 1f0c…:__parts__                      hash, by store id: leases and generations of the store's parts
 )
 
 // forms gives what each kind of name is made of: always an owner, then a key, a suffix or both.
@@ -57,6 +58,7 @@ var forms = [...]struct {
 	NameMembers:        {label: "members", suffix: "__members__"},
 	NameBirth:          {label: "birth of the broker", suffix: "__birth__"},
 	NameSubscriber:     {label: "subscriber", suffix: "__subscriber__"},
+	NameParts:          {label: "parts", suffix: "__parts__"},
 }
 
 func (k NameKind) valid() bool { return k >= NamePartition && int(k) < len(forms) }

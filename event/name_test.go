@@ -45,6 +45,7 @@ func TestNamesAreWrittenAsDocumented(t *testing.T) {
 		{event.Name{Kind: event.NameMembers, Owner: "1f0c"}, "1f0c:__members__", "1f0c:__members__"},
 		{event.Name{Kind: event.NameBirth, Owner: "keyhold"}, "keyhold:__birth__", "keyhold:__birth__"},
 		{event.Name{Kind: event.NameSubscriber, Owner: "shipping"}, "shipping:__subscriber__", "shipping:__subscriber__"},
+		{event.Name{Kind: event.NameParts, Owner: "1f0c"}, "1f0c:__parts__", "1f0c:__parts__"},
 	} {
 		for names, want := range map[event.Names]string{
 			{}:                                 c.plain,
@@ -93,7 +94,7 @@ func TestEveryNameComesBackFromItsText(t *testing.T) {
 			}
 		}
 	}
-	if want := 18 * len(layouts); kinds != want {
+	if want := 19 * len(layouts); kinds != want {
 		t.Errorf("tried %d kinds of names, want %d", kinds, want)
 	}
 }

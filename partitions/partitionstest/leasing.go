@@ -23,23 +23,23 @@ func (s *suite) refused(port partitions.Port, u event.Unit, floor event.Generati
 
 func heldAgainstOthers(s *suite) {
 	s.needsLeases()
-	h := s.acquire(s.port, shipping, 0)
-	got := s.refused(s.Other(s.T), shipping, 0)
+	h := s.acquire(s.port, s.unit, 0)
+	got := s.refused(s.Other(s.T), s.unit, 0)
 	if got.Forgot || got.HeldFor <= 0 || got.HeldFor > s.traits.TTL {
 		s.Errorf("got %+v, want what is left of %v", got, s.traits.TTL)
 	}
 	if err := s.port.Renew(s.Context(), []partitions.Held{h})[0]; err != nil {
 		s.Errorf("the holder: %v", err)
 	}
-	s.acquire(s.Other(s.T), event.Unit{Name: "billing", Key: shipping.Key}, 0) // another unit of the same key
+	s.acquire(s.Other(s.T), s.sibling(), 0)
 }
 
 func aboveFloor(s *suite) {
 	s.needsLeases()
-	if h := s.acquire(s.port, shipping, 41); h.Generation <= 41 {
+	if h := s.acquire(s.port, s.unit, 41); h.Generation <= 41 {
 		s.Errorf("granted %d above 41", h.Generation)
 	}
-	if h := s.acquire(s.port, shipping, 7); h.Generation <= 42 {
+	if h := s.acquire(s.port, s.unit, 7); h.Generation <= 42 {
 		s.Errorf("granted %d, the port knows 42", h.Generation)
 	}
 }
@@ -50,7 +50,7 @@ func generationsGrow(s *suite) {
 	var last event.Generation
 	for i := range 6 {
 		port := ports[i%2]
-		h := s.acquire(port, shipping, 0)
+		h := s.acquire(port, s.unit, 0)
 		if h.Generation <= last {
 			s.Fatalf("granted %d after %d", h.Generation, last)
 		}
@@ -66,15 +66,18 @@ func generationsGrow(s *suite) {
 func releaseHandsOver(s *suite) {
 	s.needsLeases()
 	s.Append(s.T, orders, 2) // unread, which a hand-over does not mind
-	h := s.acquire(s.port, shipping, 0)
+	h := s.acquire(s.port, s.unit, 0)
 	if err := s.port.Release(s.Context(), h, false); err != nil {
 		s.Fatalf("release: %v", err)
 	}
-	got, err := s.Other(s.T).Acquire(s.Context(), shipping, 0)
+	got, err := s.Other(s.T).Acquire(s.Context(), s.unit, 0)
 	if err != nil || !got.Granted || got.Unclean {
 		s.Errorf("got %+v, %v; want it granted, clean", got, err)
 	}
-	s.allFenced(s.port, h)
+	s.leaseFenced(s.port, h)
+	if s.unit != part {
+		s.allFenced(s.port, h)
+	}
 }
 
 func releaseIfIdle(s *suite) {
@@ -95,10 +98,10 @@ func releaseIfIdle(s *suite) {
 func lapses(s *suite) {
 	s.needsLeases()
 	s.Append(s.T, orders, 1)
-	h := s.acquire(s.port, shipping, 0)
+	h := s.acquire(s.port, s.unit, 0)
 	other := s.Other(s.T)
 	s.Pass(s.T, s.traits.TTL+time.Millisecond)
-	got, err := other.Acquire(s.Context(), shipping, 0)
+	got, err := other.Acquire(s.Context(), s.unit, 0)
 	if err != nil || !got.Granted || !got.Unclean || got.Generation <= h.Generation {
 		s.Errorf("got %+v, %v; want it granted above %d, unclean", got, err, h.Generation)
 	}
@@ -106,24 +109,24 @@ func lapses(s *suite) {
 
 func renewalExtends(s *suite) {
 	s.needsLeases()
-	h := s.acquire(s.port, shipping, 0)
+	h := s.acquire(s.port, s.unit, 0)
 	other := s.Other(s.T)
 	for range 3 {
 		s.Pass(s.T, s.traits.TTL*2/3)
 		if err := s.port.Renew(s.Context(), []partitions.Held{h})[0]; err != nil {
 			s.Fatalf("renew: %v", err)
 		}
-		s.refused(other, shipping, 0)
+		s.refused(other, s.unit, 0)
 	}
 }
 
 func lateRenewal(s *suite) {
 	s.needsLeases()
-	h := s.acquire(s.port, shipping, 0)
+	h := s.acquire(s.port, s.unit, 0)
 	s.Pass(s.T, s.traits.TTL+time.Millisecond)
 	s.fenced("nobody has it", s.port.Renew(s.Context(), []partitions.Held{h})[0])
 	other := s.Other(s.T)
-	mine := s.acquire(other, shipping, 0)
+	mine := s.acquire(other, s.unit, 0)
 	s.fenced("another has it", s.port.Renew(s.Context(), []partitions.Held{h})[0])
 	if err := other.Renew(s.Context(), []partitions.Held{mine})[0]; err != nil {
 		s.Errorf("the other: %v", err)
@@ -175,4 +178,18 @@ func forgot(s *suite) {
 		s.Errorf("granted %d after %d", mine.Generation, h.Generation)
 	}
 	s.same("read", run(orders, 1, 2), places(s.fetch(other, mine, 10, at(orders, 0)).Entries))
+}
+
+func forgotPart(s *suite) {
+	h := s.acquire(s.port, s.unit, 0)
+	other := s.Other(s.T)
+	s.Forget(s.T)
+	s.leaseFenced(s.port, h)
+	if got := s.refused(other, s.unit, h.Generation); !got.Forgot {
+		s.Errorf("got %+v, want Forgot", got)
+	}
+	s.Pass(s.T, s.traits.TTL+time.Millisecond)
+	if mine := s.acquire(other, s.unit, h.Generation); mine.Generation <= h.Generation {
+		s.Errorf("granted %d after %d", mine.Generation, h.Generation)
+	}
 }

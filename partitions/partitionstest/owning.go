@@ -6,7 +6,7 @@ import (
 )
 
 func grants(s *suite) {
-	if h := s.acquire(s.port, shipping, 0); h.Generation == 0 {
+	if h := s.acquire(s.port, s.unit, 0); h.Generation == 0 {
 		s.Error("granted generation 0, which means that nobody ever held the unit")
 	}
 }
@@ -41,15 +41,29 @@ func (s *suite) allFenced(port partitions.Port, h partitions.Held) {
 	s.fenced("fetch", err)
 	_, err = port.Advance(s.Context(), h, []event.Position{at(orders, 1)}, 1)
 	s.fenced("advance", err)
-	s.fenced("renew", port.Renew(s.Context(), []partitions.Held{h})[0])
-	s.fenced("release", port.Release(s.Context(), h, false))
+	s.leaseFenced(port, h)
 	s.fenced("release if idle", port.Release(s.Context(), h, true))
 }
 
+// leaseFenced checks that nothing is renewed or released for whoever believes to hold h.
+func (s *suite) leaseFenced(port partitions.Port, h partitions.Held) {
+	s.Helper()
+	s.fenced("renew", port.Renew(s.Context(), []partitions.Held{h})[0])
+	s.fenced("release", port.Release(s.Context(), h, false))
+}
+
+// sibling is another unit beside the test's own: of the same key, or another part of the store.
+func (s *suite) sibling() event.Unit {
+	if s.unit == part {
+		return event.Unit{Name: part.Name, Key: "5b1c-8"}
+	}
+	return event.Unit{Name: "billing", Key: s.unit.Key}
+}
+
 func renewalsEach(s *suite) {
-	a := s.acquire(s.port, shipping, 0)
-	b := s.acquire(s.port, event.Unit{Name: "billing", Key: "k-1"}, 0)
-	wrong := partitions.Held{Unit: shipping, Generation: a.Generation + 1}
+	a := s.acquire(s.port, s.unit, 0)
+	b := s.acquire(s.port, s.sibling(), 0)
+	wrong := partitions.Held{Unit: s.unit, Generation: a.Generation + 1}
 	errs := s.port.Renew(s.Context(), []partitions.Held{a, wrong, b})
 	if len(errs) != 3 {
 		s.Fatalf("%d answers for 3 leases", len(errs))

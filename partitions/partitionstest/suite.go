@@ -71,7 +71,29 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
-			test(&suite{T: t, Harness: h, port: h.Port, traits: h.Port.Traits()})
+			test(&suite{T: t, Harness: h, port: h.Port, traits: h.Port.Traits(), unit: shipping})
+		})
+	}
+	// What stands for a part is leased as any unit is, but nothing is read of it: a port may lease it in another way.
+	for name, test := range map[string]func(*suite){
+		"acquire grants a generation":                 grants,
+		"a batch of renewals answers each for itself": renewalsEach,
+		"a leased unit is held against others":        heldAgainstOthers,
+		"generations go above the floor":              aboveFloor,
+		"generations only grow":                       generationsGrow,
+		"a release hands the unit over at once":       releaseHandsOver,
+		"a lapsed lease goes to another, unclean":     lapses,
+		"a renewal extends":                           renewalExtends,
+		"a late renewal does not revive":              lateRenewal,
+		"a port that forgot grants nothing":           forgotPart,
+	} {
+		t.Run("part: "+name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			if !h.Port.Traits().Leased {
+				t.Skip("this port does not lease")
+			}
+			test(&suite{T: t, Harness: h, port: h.Port, traits: h.Port.Traits(), unit: part})
 		})
 	}
 }
@@ -82,10 +104,12 @@ type suite struct {
 	Harness
 	port   partitions.Port
 	traits partitions.Traits
+	unit   event.Unit // of tests that need no more than a lease
 }
 
 var (
 	shipping = event.Unit{Name: "shipping", Key: "k-1"}
+	part     = event.Unit{Name: event.PartName, Key: "5b1c-7"} // as a node names it: store and part
 	orders   = event.LaneRef{Category: "order", Key: "k-1"}
 	payments = event.LaneRef{Category: "payment", Key: "k-1"}
 )

@@ -32,7 +32,7 @@ var errAsked = errors.New("broker in memory: entries are missing, and the produc
 
 func (s *Server) unit(u event.Unit) *lease {
 	l := s.mu.units[u]
-	if l == nil {
+	if l == nil || s.now() >= l.until+s.limits.RetireAfter {
 		l = &lease{lanes: make(map[event.LaneRef]struct{})}
 		s.mu.units[u] = l
 	}
@@ -103,7 +103,7 @@ func (p *port) Release(ctx context.Context, h partitions.Held, ifIdle bool) erro
 		if !unread && ifIdle {
 			delete(p.mu.busy[h.Unit.Name], h.Unit.Key)
 		}
-		l.owner, l.until, l.unclean = "", 0, false
+		l.owner, l.until, l.unclean = "", p.now(), false
 		return nil
 	})
 }

@@ -69,13 +69,22 @@ var unitWork = []check{
 	}},
 	{"Leases are told in the order asked", func(s *suite) {
 		ttl := s.Broker.Port().Traits().TTL
+		part := func(n string) event.Unit { return event.Unit{Name: event.PartName, Key: s.id.StoreID + "-" + n} }
 		s.acquire(s.Broker, billing)
+		s.acquire(s.Broker, part("7"))
+		released := s.acquire(s.Broker, part("9"))
+		s.must("release", s.Broker.Port().Release(s.Context(), released, false))
 		h := s.acquire(s.other(), shipping)
-		got, err := s.Broker.Leases(s.Context(), []event.Unit{shipping, {Name: "shipping", Key: "k-2"}, billing})
+		units := []event.Unit{shipping, part("8"), part("9"), {Name: "shipping", Key: "k-2"}, part("7"), billing}
+		got, err := s.Broker.Leases(s.Context(), units)
 		s.must("leases", err)
-		if len(got) != 3 || got[1] != 0 || got[0] <= 0 || got[0] > ttl || got[2] <= 0 || got[2] > ttl {
-			s.Errorf("got %v, want two that last for up to %v, and nobody between", got, ttl)
+		held := make([]bool, len(got))
+		for i, left := range got {
+			if held[i] = left > 0; left < 0 || left > ttl {
+				s.Errorf("%s is held for %v, want up to %v", units[i], left, ttl)
+			}
 		}
+		s.same("held", []bool{true, false, false, false, true, true}, held)
 		s.Pass(s.T, ttl+time.Millisecond)
 		got, err = s.Broker.Leases(s.Context(), []event.Unit{h.Unit})
 		if err != nil || len(got) != 1 || got[0] != 0 {
@@ -92,6 +101,30 @@ var unitWork = []check{
 		got, err := s.Broker.Leases(s.Context(), []event.Unit{shipping})
 		if err != nil || len(got) != 1 || got[0] != 0 {
 			s.Errorf("got %v, %v", got, err)
+		}
+	}},
+	{"A generation is kept until RetireAfter from when its lease lapsed, or was given back, and not for ever", func(s *suite) {
+		traits, kept := s.Broker.Port().Traits(), s.Broker.Limits().RetireAfter
+		other := s.other()
+		for _, u := range []event.Unit{shipping, {Name: event.PartName, Key: s.id.StoreID + "-7"}} {
+			for _, given := range []bool{false, true} {
+				h := s.acquire(s.Broker, u)
+				if given {
+					s.must("release", s.Broker.Port().Release(s.Context(), h, false))
+				} else {
+					s.Pass(s.T, traits.TTL)
+				}
+				s.Pass(s.T, kept-time.Minute)
+				got, err := other.Port().Acquire(s.Context(), u, 0)
+				if err != nil || got.Generation != h.Generation+1 || got.Unclean == given {
+					s.Errorf("%s, given back %v, acquired before: %+v, %v; it had %d", u, given, got, err, h.Generation)
+				}
+				s.Pass(s.T, traits.TTL+2*kept)
+				if got, err = s.Broker.Port().Acquire(s.Context(), u, 0); err != nil || got.Generation != 1 || got.Unclean {
+					s.Errorf("%s, acquired long after: %+v, %v; want it as new", u, got, err)
+				}
+				s.Pass(s.T, traits.TTL+2*kept)
+			}
 		}
 	}},
 	{"What gets work is woken on every node that listens", func(s *suite) {

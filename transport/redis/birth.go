@@ -23,6 +23,7 @@ type births struct {
 	trusted string            // births, as memory gives them, out of which no lease of this application can have been forgotten
 	lost    bool              // and nobody was told yet
 	forgot  func()            // of the node, while the transport is started
+	asked   time.Time         // when all servers last answered
 }
 
 // young is the age of a birth below which a process that sees it for the first time takes it for a loss. Others noticed that loss, but this one may
@@ -59,7 +60,24 @@ func (t *Transport) checkBirth(ctx context.Context) error {
 		}
 	}
 	t.births.tell()
-	return errors.Join(faults...)
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	t.births.answered()
+	return nil
+}
+
+func (b *births) answered() {
+	b.Lock()
+	defer b.Unlock()
+	b.asked = time.Now()
+}
+
+// since tells how long ago all servers last answered.
+func (b *births) since() time.Duration {
+	b.Lock()
+	defer b.Unlock()
+	return time.Since(b.asked)
 }
 
 // saw notes the birth of a server; fresh says what it means of one that is seen for the first time.
@@ -135,5 +153,5 @@ func (b *births) listen(forgot func()) {
 func (b *births) leave() {
 	b.Lock()
 	defer b.Unlock()
-	b.known, b.trusted, b.lost, b.forgot = nil, "", false, nil
+	b.known, b.trusted, b.lost, b.forgot, b.asked = nil, "", false, nil, time.Time{}
 }

@@ -14,9 +14,10 @@ import (
 const renewals = 512
 
 var (
-	scriptAcquire = newScript("acquire")
-	scriptRenew   = newScript("renew")
-	scriptRelease = newScript("release")
+	scriptAcquire    = newScript("acquire")
+	scriptRenew      = newScript("renew")
+	scriptRenewParts = newScript("renew_parts")
+	scriptRelease    = newScript("release")
 
 	kindAcquire = kind{name: "acquire", flying: 1, most: 256, script: scriptAcquire, pack: packAcquire, unpack: unpackAcquire}
 	kindRelease = kind{name: "release", flying: 1, most: 256, script: scriptRelease, pack: packRelease, unpack: unpackEach}
@@ -66,10 +67,10 @@ func at(answer []any, i int) any {
 
 func packAcquire(p *port, c *call, requests []*request) {
 	c.aim = func(c *call, s *server) { c.args[0] = p.c.birthKey(s) }
-	c.args = append(c.args, "", p.t.cfg.TTL.Milliseconds(), p.c.owner, p.t.births.trusts())
+	c.args = append(c.args, "", p.t.cfg.TTL.Milliseconds(), p.c.owner, p.t.births.trusts(), p.t.cfg.keep().Milliseconds())
 	for _, r := range requests {
 		c.keys = append(c.keys, r.tenure.lease, r.tenure.counter)
-		c.args = append(c.args, r.asked.(event.Generation).String())
+		c.args = append(c.args, r.asked.(event.Generation).String(), r.tenure.field)
 	}
 }
 
@@ -102,9 +103,9 @@ func (p *port) Renew(ctx context.Context, held []partitions.Held) []error {
 	errs := make([]error, len(held))
 	ctx, cancel := context.WithTimeout(ctx, p.t.cfg.Timeout)
 	defer cancel()
-	var calls []*call
-	var members [][]int // of each call, which of held
-	open := make(map[uint16]int)
+	now := time.Now().UnixNano()
+	var batches []*renewing
+	open := make(map[string]*renewing)
 	tenures := make([]*tenure, len(held))
 	for i, h := range held {
 		t, err := p.tenure(h)
@@ -113,25 +114,23 @@ func (p *port) Renew(ctx context.Context, held []partitions.Held) []error {
 			continue
 		}
 		tenures[i] = t
-		slot := uint16(0)
-		if p.c.servers.cluster {
-			slot = slotOf(t.lease)
+		with := p.together(t)
+		b := open[with]
+		if b == nil || len(b.of) == renewals {
+			b = &renewing{part: t.field != ""}
+			open[with], batches = b, append(batches, b)
 		}
-		n, ok := open[slot]
-		if !ok || len(members[n]) == renewals {
-			n = len(calls)
-			open[slot] = n
-			calls = append(calls, &call{script: scriptRenew, args: []any{p.t.cfg.TTL.Milliseconds()}})
-			members = append(members, nil)
-		}
-		calls[n].keys = append(calls[n].keys, t.lease)
-		calls[n].args = append(calls[n].args, t.holder)
-		members[n] = append(members[n], i)
+		b.of = append(b.of, i)
+	}
+	calls := make([]*call, len(batches))
+	for n, b := range batches {
+		calls[n] = b.call(&p.t.cfg, tenures, now)
 	}
 	p.c.servers.runAll(ctx, onRenewal, calls)
 	for n, c := range calls {
-		answers, ok := list(c.reply, len(members[n]))
-		for at, i := range members[n] {
+		b := batches[n]
+		answers, ok := list(c.reply, len(b.of))
+		for at, i := range b.of {
 			switch {
 			case c.err != nil:
 				errs[i] = fmt.Errorf("renew %s: %w", held[i].Unit, outcome(c.err))
@@ -143,8 +142,63 @@ func (p *port) Renew(ctx context.Context, held []partitions.Held) []error {
 				errs[i] = p.fenced(held[i])
 			}
 		}
+		for _, i := range b.kept {
+			if errs[i] == nil {
+				tenures[i].kept.Store(now)
+			}
+		}
 	}
 	return errs
+}
+
+// renewing is what is renewed in one call.
+type renewing struct {
+	part bool  // those that stand for parts
+	of   []int // indexes into what is asked for
+	kept []int // of those whose generations are said to be kept for longer
+}
+
+// together names what one call can renew: parts of one hash, or units of this server, or on a Cluster of one slot.
+func (p *port) together(t *tenure) string {
+	switch {
+	case t.field != "":
+		return t.lease
+	case p.c.servers.cluster:
+		return strconv.Itoa(int(slotOf(t.lease)))
+	}
+	return ""
+}
+
+func (b *renewing) call(cfg *Config, tenures []*tenure, now int64) *call {
+	if b.part {
+		c := &call{script: scriptRenewParts, keys: []string{tenures[b.of[0]].lease}, args: []any{cfg.TTL.Milliseconds(), cfg.keep().Milliseconds()}}
+		for _, i := range b.of {
+			c.args = append(c.args, tenures[i].field, tenures[i].generation.String(), tenures[i].owner)
+		}
+		return c
+	}
+	c := &call{script: scriptRenew, args: []any{cfg.TTL.Milliseconds(), cfg.keep().Milliseconds(), len(b.of)}}
+	for _, i := range b.of {
+		c.keys, c.args = append(c.keys, tenures[i].lease), append(c.args, tenures[i].holder)
+	}
+	for at, i := range b.of {
+		if t := tenures[i]; t.keeps(now, cfg.RetireAfter) {
+			b.kept = append(b.kept, i)
+			c.keys, c.args = append(c.keys, t.counter), append(c.args, at+1)
+		}
+	}
+	return c
+}
+
+// keep is how long a generation is kept from the moment at which that is said: RetireAfter from when the lease lapses, and the time until it is said again.
+func (c *Config) keep() time.Duration { return c.TTL + c.RetireAfter + c.RetireAfter/keepsPer }
+
+// keepsPer is how often, within RetireAfter, renewals say so.
+const keepsPer = 4
+
+// keeps reports whether it is time to say again how long the generation of a unit is kept.
+func (t *tenure) keeps(now int64, retireAfter time.Duration) bool {
+	return now-t.kept.Load() >= int64(retireAfter/keepsPer)
 }
 
 // releasing is what a release asks.
@@ -162,7 +216,7 @@ func (p *port) Release(ctx context.Context, h partitions.Held, ifIdle bool) erro
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	if ifIdle && p.c.servers.cluster {
+	if ifIdle && p.c.servers.cluster && t.field == "" {
 		return p.releaseApart(ctx, h, t)
 	}
 	return p.release(ctx, h, t, releasing(flag(ifIdle)))
@@ -189,9 +243,10 @@ func packRelease(p *port, c *call, requests []*request) {
 	c.args = append(c.args, p.t.cfg.RetireAfter.Milliseconds())
 	for _, r := range requests {
 		t := r.tenure
+		near := !p.c.servers.cluster && t.field == ""
 		c.keys = append(c.keys, t.lease, t.counter)
-		c.args = append(c.args, t.holder, t.generation.String(), t.unit.Name, t.unit.Key, int(r.asked.(releasing)), flag(!p.c.servers.cluster), len(t.lanes))
-		if !p.c.servers.cluster {
+		c.args = append(c.args, t.holder, t.generation.String(), t.unit.Name, t.unit.Key, int(r.asked.(releasing)), flag(near), t.field, len(t.lanes))
+		if near {
 			c.keys = append(c.keys, t.busy)
 		}
 		for i := range t.lanes {

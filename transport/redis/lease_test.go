@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/partitions"
 )
 
@@ -118,16 +120,78 @@ func TestGenerationOutlivesItsRelease(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)
 	h := w.acquire(node, shipping)
-	if ttl := w.client.PTTL(t.Context(), w.counter(shipping)).Val(); ttl >= 0 {
-		t.Errorf("while it is held it expires in %v", ttl)
-	}
 	w.release(node, h, true)
-	if ttl := w.client.PTTL(t.Context(), w.counter(shipping)).Val(); ttl <= time.Hour-time.Minute || ttl > time.Hour {
-		t.Errorf("expires in %v, want about an hour", ttl)
-	}
+	w.keptFor(w.counter(shipping), time.Hour-time.Minute, time.Hour)
 	if got := w.acquire(node, shipping); got.Generation != h.Generation+1 {
 		t.Errorf("granted %d after %d", got.Generation, h.Generation)
 	}
+}
+
+// keptFor checks when a key expires.
+func (w *world) keptFor(key string, least, most time.Duration) {
+	w.Helper()
+	if ttl := w.client.PTTL(w.Context(), key).Val(); ttl < least || ttl > most {
+		w.Errorf("%s expires in %v, want %v to %v", key, ttl, least, most)
+	}
+}
+
+// TestGenerationOfALapsedLeaseExpires: defect P16 where nobody came back to release it. However long a unit was held and renewed, its generation outlives the
+// lease by RetireAfter, for it tells how the owner ended, and by little more.
+func TestGenerationOfALapsedLeaseExpires(t *testing.T) {
+	t.Parallel()
+	const ttl, retireAfter = 15 * time.Second, 40 * time.Second
+	w, node := newWorld(t, sharedRedis(t, false), Config{TTL: ttl, RetireAfter: retireAfter})
+	h := w.acquire(node, shipping)
+	tenure, err := node.conn.Load().port.tenure(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		const step = ttl / 5
+		w.pass(step)
+		tenure.kept.Add(-int64(step)) // the node's own clock
+		if err := node.Port().Renew(t.Context(), []partitions.Held{h})[0]; err != nil {
+			t.Fatal(err)
+		}
+		w.keptFor(w.counter(shipping), ttl+retireAfter-time.Second, ttl+retireAfter*5/4)
+	}
+	w.pass(ttl + retireAfter - 2*time.Second)
+	if got, err := w.node().Port().Acquire(t.Context(), shipping, 0); err != nil || got.Generation != h.Generation+1 || !got.Unclean {
+		t.Errorf("within the time: %+v, %v; want it above %d, unclean", got, err, h.Generation)
+	}
+	w.pass(ttl + retireAfter*5/4)
+	if n := w.do("exists", w.counter(shipping)); n != int64(0) {
+		t.Error("the generation key is still there")
+	}
+	if got := w.acquire(node, shipping); got.Generation != 1 {
+		t.Errorf("granted %d, and nothing is known: the store is to say what is above all that were granted", got.Generation)
+	}
+	if got, err := node.Port().Acquire(t.Context(), shipping, 7); err != nil || got.Generation != 8 {
+		t.Errorf("above what the store says: %+v, %v", got, err)
+	}
+}
+
+// TestRenewalsSayNowAndThenHowLongGenerationsAreKept: a generation key is not touched each time, and never for whoever does not hold the unit.
+func TestRenewalsSayNowAndThenHowLongGenerationsAreKept(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	h := w.acquire(node, shipping)
+	renew := func() error { return node.Port().Renew(t.Context(), []partitions.Held{h})[0] }
+	w.do("pexpire", w.counter(shipping), 1_000_000)
+	if err := renew(); err != nil {
+		t.Fatal(err)
+	}
+	w.keptFor(w.counter(shipping), 0, 1000*time.Second)
+	tenure, err := node.conn.Load().port.tenure(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenure.kept.Add(-int64(time.Hour / keepsPer))
+	w.do("set", w.lease(shipping), "another:9", "px", 10_000)
+	if err := renew(); !errors.Is(err, partitions.ErrFenced) {
+		t.Errorf("another has it: %v", err)
+	}
+	w.keptFor(w.counter(shipping), 0, 1000*time.Second)
 }
 
 func TestGenerationGoesAboveALeaseWhoseCounterIsGone(t *testing.T) {
@@ -289,6 +353,46 @@ func TestManyLeasesAreRenewedEachForItself(t *testing.T) {
 	}
 	if ttl := w.client.PTTL(t.Context(), w.lease(held[len(held)-1].Unit)).Val(); ttl < 10*time.Second {
 		t.Errorf("the last one ends in %v", ttl)
+	}
+}
+
+// TestPartsAreRenewedInOneGo: what they cost a node that has nothing to do does not depend on their number.
+func TestPartsAreRenewedInOneGo(t *testing.T) {
+	t.Parallel()
+	w, node := newWorld(t, redisserver.Run(t, redisserver.Options{}), Config{})
+	var held []partitions.Held
+	for p := range event.Parts {
+		held = append(held, w.acquire(node, event.Unit{Name: event.PartName, Key: "5b1c-" + strconv.Itoa(p)}))
+	}
+	hash := w.name(event.NameParts, "5b1c", "")
+	w.pass(10 * time.Second)
+	w.keptFor(hash, time.Hour, time.Hour+15*time.Minute+10*time.Second)
+	if err := w.server.ResetCalls(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range node.Port().Renew(t.Context(), held) {
+		if err != nil {
+			t.Errorf("part %d: %v", i, err)
+		}
+	}
+	calls, err := w.server.Calls(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for name, n := range calls {
+		if name != "hello" && !strings.HasPrefix(name, "config") { // those of connections
+			sum += n
+		}
+	}
+	if sum > 6 { // the script is not known yet: twice
+		t.Errorf("%d commands: %v", sum, calls)
+	}
+	w.keptFor(hash, time.Hour+15*time.Minute, time.Hour+15*time.Minute+15*time.Second)
+	w.pass(10 * time.Second)
+	left, err := node.Leases(t.Context(), []event.Unit{held[0].Unit, held[63].Unit})
+	if err != nil || left[0] <= 0 || left[1] <= 0 {
+		t.Errorf("after the renewal they last for %v, %v", left, err)
 	}
 }
 

@@ -30,11 +30,14 @@ var _ partitions.Port = (*port)(nil)
 type tenure struct {
 	unit       event.Unit
 	generation event.Generation
-	holder     string // never changes, nor do the names
-	lease      string
-	counter    string // of generations
+	owner      string // never changes, nor do holder and the names
+	holder     string
+	lease      string // of a part the hash of all parts of its store
+	counter    string // of generations; of a part the same hash
+	field      string // of a part in that hash; "" = no part
 	busy       string
 	proven     atomic.Int64 // when the lease was last known to be held, as time.Time.UnixNano
+	kept       atomic.Int64 // likewise, when it was last said for how long the generation is kept
 
 	lanes []laneTenure
 	tidy  tidying
@@ -92,7 +95,16 @@ func (p *port) tenure(h partitions.Held) (*tenure, error) {
 }
 
 func (p *port) newTenure(h partitions.Held) (*tenure, error) {
-	t := &tenure{unit: h.Unit, generation: h.Generation, holder: event.Holder{Owner: p.c.owner, Generation: h.Generation}.String(), tidy: tidyAtOnce}
+	t := &tenure{unit: h.Unit, generation: h.Generation, owner: p.c.owner, tidy: tidyAtOnce}
+	t.holder = event.Holder{Owner: t.owner, Generation: h.Generation}.String()
+	if store, field, is := partField(h.Unit); is {
+		hash, err := p.c.name(event.NameParts, store)
+		if err != nil {
+			return nil, fmt.Errorf("unit %s: %w", h.Unit, err)
+		}
+		t.lease, t.counter, t.field = hash, hash, field
+		return t, nil
+	}
 	for _, n := range []struct {
 		into *string
 		name event.Name
@@ -114,6 +126,7 @@ func (p *port) newTenure(h partitions.Held) (*tenure, error) {
 func (p *port) begin(t *tenure) {
 	now := time.Now()
 	t.proven.Store(now.UnixNano())
+	t.kept.Store(now.UnixNano())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.tenures[t.unit] = t

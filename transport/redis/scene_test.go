@@ -128,6 +128,13 @@ func (w *scene) pass(t *testing.T, d time.Duration) {
 		case key == w.birth(t):
 			fields := strings.Fields(w.do(t, "GET", key).(string))
 			w.do(t, "SET", key, fmt.Sprintf("%s %d %s", fields[0], earlier(t, fields[1], ms), fields[2]))
+		case strings.HasSuffix(key, ":__parts__") && w.do(t, "EXISTS", key) == int64(1):
+			all := w.do(t, "HGETALL", key).([]any)
+			for i := 0; i < len(all); i += 2 {
+				if held := strings.Fields(all[i+1].(string)); len(held) == 3 {
+					w.do(t, "HSET", key, all[i], fmt.Sprintf("%s %s %d", held[0], held[1], earlier(t, held[2], ms)))
+				}
+			}
 		case strings.HasSuffix(key, ":__members__") && w.do(t, "EXISTS", key) == int64(1):
 			all := w.do(t, "HGETALL", key).([]any)
 			for i := 0; i < len(all); i += 2 {

@@ -164,10 +164,13 @@ func (w *watch) wake(m *goredis.Message) {
 	}
 }
 
-// look asks once per heartbeat whether the broker remembers, and now and then whether it has memory left.
+// look asks once per heartbeat whether the broker remembers, unless a beat has just done so, and now and then whether it has memory left.
 func (w *watch) look(ctx context.Context) {
 	for n := 0; ; n++ {
-		err := w.t.checkBirth(ctx)
+		var err error
+		if w.t.births.since() > w.t.cfg.Heartbeat*5/4 { // beats come a little later than a heartbeat after one another
+			err = w.t.checkBirth(ctx)
+		}
 		if err == nil && n%looksPerTour == 0 {
 			err = w.lookAtMemory(ctx)
 		}

@@ -157,26 +157,56 @@ func (t *Transport) Leases(ctx context.Context, units []event.Unit) ([]time.Dura
 	}
 	left := make([]time.Duration, len(units))
 	for from := 0; from < len(units); from += leasesPage {
-		page := units[from:min(from+leasesPage, len(units))]
-		calls := make([]*call, len(page))
-		for i, u := range page {
-			lease, err := c.names.Build(event.Name{Kind: event.NameLease, Owner: u.Name, Key: u.Key})
-			if err != nil {
-				return nil, err
-			}
-			calls[i] = &call{keys: []string{lease}, args: []any{"pttl", lease}}
-		}
-		c.servers.runAll(ctx, onWork, calls)
-		for i, one := range calls {
-			if one.err != nil {
-				return nil, fmt.Errorf("ask for the lease of %s: %w", page[i], one.err)
-			}
-			if ms, _ := integer(one.reply); ms > 0 {
-				left[from+i] = time.Duration(ms) * time.Millisecond
-			}
+		if err := c.leases(ctx, units[from:min(from+leasesPage, len(units))], left[from:]); err != nil {
+			return nil, err
 		}
 	}
 	return left, nil
+}
+
+// leases asks for leases in one go: those of parts by hash, the others one by one.
+func (c *connection) leases(ctx context.Context, units []event.Unit, left []time.Duration) error {
+	asked := make([]*call, len(units)) // of units that stand for no part
+	var calls []*call
+	hashes := make(map[string]*partLeases)
+	for i, u := range units {
+		if store, field, is := partField(u); is {
+			hash, err := c.name(event.NameParts, store)
+			if err != nil {
+				return err
+			}
+			if hashes[hash] == nil {
+				hashes[hash] = newPartLeases(hash)
+				calls = append(calls, hashes[hash].clock, hashes[hash].kept)
+			}
+			hashes[hash].add(i, field)
+			continue
+		}
+		lease, err := c.names.Build(event.Name{Kind: event.NameLease, Owner: u.Name, Key: u.Key})
+		if err != nil {
+			return err
+		}
+		asked[i] = &call{keys: []string{lease}, args: []any{"pttl", lease}}
+		calls = append(calls, asked[i])
+	}
+	c.servers.runAll(ctx, onWork, calls)
+	for i, one := range asked {
+		switch {
+		case one == nil:
+		case one.err != nil:
+			return fmt.Errorf("ask for the lease of %s: %w", units[i], one.err)
+		default:
+			if ms, _ := integer(one.reply); ms > 0 {
+				left[i] = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	for hash, of := range hashes {
+		if err := of.read(left); err != nil {
+			return fmt.Errorf("ask for leases of parts, %s: %w", hash, err)
+		}
+	}
+	return nil
 }
 
 // Halted implements [transport.Work].

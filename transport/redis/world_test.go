@@ -124,13 +124,19 @@ func (w *world) pass(d time.Duration) {
 	w.Helper()
 	for _, key := range w.keys() {
 		switch {
-		case strings.HasSuffix(key, ":__lease__"):
-			left := w.client.PTTL(w.Context(), key).Val()
-			if left > d {
-				w.do("pexpire", key, (left - d).Milliseconds())
-			} else {
-				w.do("del", key)
+		case strings.HasSuffix(key, ":__parts__"):
+			for field, value := range w.client.HGetAll(w.Context(), key).Val() {
+				if f := strings.Fields(value); len(f) == 3 {
+					until, err := strconv.ParseInt(f[2], 10, 64)
+					if err != nil {
+						w.Fatal(err)
+					}
+					w.do("hset", key, field, fmt.Sprintf("%s %s %d", f[0], f[1], until-d.Milliseconds()))
+				}
 			}
+			w.expire(key, d)
+		case strings.HasSuffix(key, ":__lease__"), strings.HasSuffix(key, ":__generation__"):
+			w.expire(key, d)
 		case strings.Contains(key, "__birth__"):
 			id, rest, _ := strings.Cut(w.do("get", key).(string), " ")
 			since, nonce, _ := strings.Cut(rest, " ")
@@ -140,6 +146,18 @@ func (w *world) pass(d time.Duration) {
 			}
 			w.do("set", key, fmt.Sprintf("%s %d %s", id, ms-d.Milliseconds(), nonce))
 		}
+	}
+}
+
+// expire has a key expire earlier by d.
+func (w *world) expire(key string, d time.Duration) {
+	w.Helper()
+	switch left := w.client.PTTL(w.Context(), key).Val(); {
+	case left < 0: // it has no end
+	case left > d:
+		w.do("pexpire", key, (left - d).Milliseconds())
+	default:
+		w.do("del", key)
 	}
 }
 

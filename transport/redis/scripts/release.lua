@@ -3,9 +3,12 @@
 -- a unit without streams nobody knows what is unread: it is idle if its key is not busy.
 -- A consumer that owns nothing goes. A release that was carried out already is carried out.
 --
--- KEYS    for each unit: its lease, its generation key, the set of busy keys (if the unit has B = 1), the streams of its lanes
+-- What stands for a part has neither streams nor a set: it goes.
+--
+-- KEYS    for each unit: its lease, its generation key, the set of busy keys (if the unit has B = 1), the streams of its lanes; for each part: the hash, twice
 -- ARGV    1: how long, in milliseconds, the generation is kept; then for each unit: holder (owner:generation), generation, group, key, idle (1 or 0; 2: it is known to be
---         busy, and only the fence is to be asked), B (1: the set is in this slot, or 0), number of streams, and for each stream the sequence up to which it was read and acknowledged
+--         busy, and only the fence is to be asked), B (1: the set is in this slot, or 0), of a part its field of the hash, else '', number of streams, and for each stream the sequence
+--         up to which it was read and acknowledged
 -- Result  for each unit: {'ok'}, {'fenced'}, {'busy'}, {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units and streams, log of the length of a stream)
@@ -60,18 +63,31 @@ local function give(u)
   return {'ok'}
 end
 
+local function givePart(u)
+  local time = redis.call('TIME')
+  local last, by, till = string.match(redis.call('HGET', u.counter, u.field) or '', '^(%d+) (%S+) ?(%d*)$')
+  if last == u.generation and by == 'released' then
+    return {'ok'}
+  end
+  if not last or by .. ':' .. last ~= u.holder or tonumber(till) <= time[1] * 1000 + math.floor(time[2] / 1000) then
+    return {'fenced'}
+  end
+  redis.call('HSET', u.counter, u.field, last .. ' released')
+  return {'ok'}
+end
+
 local answers = {}
 while argument < #ARGV do
   local u = {lease = next_key(), counter = next_key(), streams = {}}
   local has_busy, streams
-  u.holder, u.generation, u.group, u.key, u.idle, has_busy, streams = next_arguments(7)
+  u.holder, u.generation, u.group, u.key, u.idle, has_busy, u.field, streams = next_arguments(8)
   if has_busy == '1' then
     u.busy = next_key()
   end
   for i = 1, tonumber(streams) do
     u.streams[i] = {name = next_key(), at = next_arguments(1)}
   end
-  local done, answer = pcall(give, u)
+  local done, answer = pcall(u.field == '' and give or givePart, u)
   if not done then
     answer = {'error', type(answer) == 'table' and answer.err or tostring(answer)}
   end
