@@ -137,19 +137,20 @@ func (n Names) Build(name Name) (string, error) {
 	if err := CheckName(name.Owner); err != nil {
 		return "", err
 	}
-	text := n.prefix() + name.Owner
-	if forms[name.Kind].keyed {
-		if err := n.Keys.Check(name.Key); err != nil {
-			return "", err
+	suffix := n.suffix(name.Kind)
+	if suffix != "" {
+		suffix = ":" + suffix
+	}
+	if !forms[name.Kind].keyed {
+		if name.Key != "" {
+			return "", &KeyError{Key: name.Key, Reason: "has no place in the name of " + name.Kind.String() + ": leave it out"}
 		}
-		text += ":" + n.tag(name.Key)
-	} else if name.Key != "" {
-		return "", &KeyError{Key: name.Key, Reason: "has no place in the name of " + name.Kind.String() + ": leave it out"}
+		return n.prefix() + name.Owner + suffix, nil
 	}
-	if suffix := n.suffix(name.Kind); suffix != "" {
-		text += ":" + suffix
+	if err := n.Keys.Check(name.Key); err != nil {
+		return "", err
 	}
-	return text, nil
+	return n.prefix() + name.Owner + ":" + n.tag(name.Key) + suffix, nil
 }
 
 // Parse takes the text of a name apart. The error is a [*NameError], or a [*KeyError] for its key.

@@ -34,6 +34,9 @@ func TestAStreamGoesOnWhenAnEntryThatWasWrittenByHandIsRemoved(t *testing.T) {
 	w.do(t, "XDEL", w.stream(t, orders), "1750000000000-7")
 	more := tr.Append(t.Context(), []transport.Append{{Lane: orders, Entries: entries(orders, 4, 4)}})[0]
 	answered(t, more, transport.AppendEmpty, 0)
+	if n := w.do(t, "EXISTS", w.stream(t, orders)+":__newest__"); n != int64(0) {
+		t.Errorf("what was beside the stream is still there: EXISTS says %v", n)
+	}
 	published(t, tr, orders, 3, 4)
 	published(t, tr, orders, 5, 5)
 	w.holds(t, orders, 3, 5)

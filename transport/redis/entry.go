@@ -49,38 +49,40 @@ func sequenceOf(id string) (event.Sequence, error) {
 // encodeEntry gives the fields of an entry, and their values, as they follow the id in XADD.
 func encodeEntry(e *event.Envelope) []any { return appendEntry(make([]any, 0, 24), e) }
 
-// appendEntry adds them to what is there.
+// appendEntry adds them to what is there. Values point into e, which saves a copy of each: nobody may change it until they are sent.
 func appendEntry(fields []any, e *event.Envelope) []any {
 	before := len(fields)
-	add := func(name, value string) {
-		if value != "" {
-			fields = append(fields, name, value)
-		}
-	}
-	add(fieldID, e.ID)
-	add(fieldStore, e.StoreID)
-	add(fieldType, e.Type)
+	fields = appendText(fields, fieldID, &e.ID)
+	fields = appendText(fields, fieldStore, &e.StoreID)
+	fields = appendText(fields, fieldType, &e.Type)
 	if e.Version != 0 {
-		add(fieldVersion, strconv.Itoa(e.Version))
+		fields = append(fields, fieldVersion, &e.Version)
 	}
-	add(fieldEncoding, string(e.Encoding))
+	fields = appendText(fields, fieldEncoding, (*string)(&e.Encoding))
 	if !e.Time.IsZero() {
-		add(fieldTime, strconv.FormatInt(e.Time.UnixMilli(), 10))
+		fields = append(fields, fieldTime, e.Time.UnixMilli())
 	}
-	add(fieldTenant, e.Tenant)
-	add(fieldKind, e.Stream.Kind)
-	add(fieldEntity, e.Stream.ID)
+	fields = appendText(fields, fieldTenant, &e.Tenant)
+	fields = appendText(fields, fieldKind, &e.Stream.Kind)
+	fields = appendText(fields, fieldEntity, &e.Stream.ID)
 	if e.StreamVersion != 0 {
-		add(fieldNumber, strconv.FormatUint(e.StreamVersion, 10))
+		fields = append(fields, fieldNumber, &e.StreamVersion)
 	}
-	add(fieldCorrelation, e.CorrelationID)
-	add(fieldCausation, e.CausationID)
-	add(fieldTrace, e.Trace.Parent)
-	add(fieldTraceState, e.Trace.State)
+	fields = appendText(fields, fieldCorrelation, &e.CorrelationID)
+	fields = appendText(fields, fieldCausation, &e.CausationID)
+	fields = appendText(fields, fieldTrace, &e.Trace.Parent)
+	fields = appendText(fields, fieldTraceState, &e.Trace.State)
 	if len(e.Data) > 0 || len(fields) == before { // Redis has no entry without fields
 		fields = append(fields, fieldData, e.Data)
 	}
 	return fields
+}
+
+func appendText(fields []any, name string, value *string) []any {
+	if *value == "" {
+		return fields
+	}
+	return append(fields, name, value)
 }
 
 // decodeEntry makes an envelope of an entry of a lane's stream. A value that cannot be read counts as one that is not there: whoever handles the event finds that out, and

@@ -33,24 +33,31 @@ func (s *script) withFlags(flags string) *script {
 
 // laneKeys are the names of what belongs to a lane.
 type laneKeys struct {
-	stream, newest           string
-	otherStream, otherNewest string // of the other lane of the partition
+	stream, newest string
 }
 
-func (c *connection) lane(ref event.LaneRef) (laneKeys, error) {
-	var texts [4]string
-	for i, kind := range [...]event.NameKind{event.NamePartition, event.NameNewest, event.NameBackfill, event.NameNewestBackfill} {
-		text, err := c.names.Build(event.Name{Kind: kind, Owner: ref.Category, Key: ref.Key})
-		if err != nil {
-			return laneKeys{}, fmt.Errorf("lane %s: %w", ref, err)
-		}
-		texts[i] = text
-	}
-	k := laneKeys{texts[0], texts[1], texts[2], texts[3]}
+func (c *connection) lane(ref event.LaneRef) (k laneKeys, err error) {
+	newest := event.NameNewest
 	if ref.Lane == event.Backfill {
-		k = laneKeys{texts[2], texts[3], texts[0], texts[1]}
+		newest = event.NameNewestBackfill
+	}
+	if k.stream, err = c.names.Build(event.LaneName(ref)); err == nil {
+		k.newest, err = c.names.Build(event.Name{Kind: newest, Owner: ref.Category, Key: ref.Key})
+	}
+	if err != nil {
+		return laneKeys{}, fmt.Errorf("lane %s: %w", ref, err)
 	}
 	return k, nil
+}
+
+// otherLane is the other one of the partition.
+func otherLane(ref event.LaneRef) event.LaneRef {
+	if ref.Lane == event.Backfill {
+		ref.Lane = event.Primary
+	} else {
+		ref.Lane = event.Backfill
+	}
+	return ref
 }
 
 // name builds a name without a key.
@@ -75,11 +82,16 @@ func (t *Transport) Append(ctx context.Context, runs []transport.Append) []trans
 		p.fail(p.all(), errNotConnected)
 		return p.answers
 	}
-	var sound []int
+	sound := make([]int, 0, len(runs))
+	var checked []string // names of subscribers, of which there are few
 	for i := range runs {
 		keys, err := p.c.lane(runs[i].Lane)
-		if err == nil {
-			err = p.c.checkNames(event.NameBusy, runs[i].Subscribers)
+		for _, name := range runs[i].Subscribers {
+			if err == nil && !slices.Contains(checked, name) {
+				if _, err = p.c.name(event.NameBusy, name); err == nil {
+					checked = append(checked, name)
+				}
+			}
 		}
 		if err != nil {
 			p.answers[i].Err = fmt.Errorf("append: %w", err)
@@ -206,94 +218,118 @@ func (p *publication) send(ctx context.Context, s *script, batches [][]int) {
 
 // call is written as the head of append.lua says.
 func (p *publication) call(s *script, batch []int) *call {
-	c := &call{script: s, keys: make([]string, 0, 2*len(batch)+8), args: make([]any, 0, p.size(batch))}
-	places := make(map[string]int)
-	place := func(kind event.NameKind, owner string) int {
-		key := mustName(p.c.names, event.Name{Kind: kind, Owner: owner})
-		if places[key] == 0 {
-			c.keys = append(c.keys, key)
-			places[key] = len(c.keys)
-		}
-		return places[key]
+	var busy audience
+	var categories []string
+	if !p.c.servers.cluster {
+		busy, categories = p.audience(batch), p.categories(batch)
 	}
-	busy := audience{once: p.once(batch)}
-	c.args = append(c.args, p.ahead, len(batch))
-	category, index := "", 0
+	keys := 2*len(batch) + len(categories) + len(busy.names)
+	line := lineOf(keys, 8+keys+p.size(batch)+busy.size(len(batch)))
 	for _, i := range batch {
+		line = append(line, &p.keys[i].stream, &p.keys[i].newest)
+	}
+	for _, category := range categories {
+		line = append(line, mustName(p.c.names, event.Name{Kind: event.NameIndex, Owner: category}))
+	}
+	for _, name := range busy.names {
+		line = append(line, mustName(p.c.names, event.Name{Kind: event.NameBusy, Owner: name}))
+	}
+	line = append(line, p.ahead, len(batch))
+	for at, i := range batch {
 		r := &p.runs[i]
-		c.keys = append(c.keys, p.keys[i].stream, p.keys[i].newest)
-		stream := len(c.keys) - 1
-		if !p.c.servers.cluster {
-			if index == 0 || category != r.Lane.Category {
-				category, index = r.Lane.Category, place(event.NameIndex, r.Lane.Category)
-			}
-			busy.add(r)
+		index := slices.Index(categories, r.Lane.Category) + 1
+		if index > 0 {
+			index += 2 * len(batch)
 		}
-		var first event.Sequence
-		if len(r.Entries) > 0 {
-			first = r.Entries[0].Sequence
+		line = append(line, 2*at+1, index, &r.Lane.Key, flag(r.Start))
+		if len(r.Entries) == 0 {
+			line = append(line, 0, 0)
+			continue
 		}
-		c.args = append(c.args, stream, index, r.Lane.Key, flag(r.Start), uint64(first), len(r.Entries))
+		line = append(line, (*uint64)(&r.Entries[0].Sequence), len(r.Entries))
 		for e := range r.Entries {
-			count := len(c.args)
-			c.args = appendEntry(append(c.args, nil), &r.Entries[e])
-			c.args[count] = len(c.args) - count - 1
+			count := len(line)
+			line = appendEntry(append(line, nil), &r.Entries[e])
+			line[count] = len(line) - count - 1
 		}
 	}
-	c.args = append(c.args, len(busy.names))
+	line = append(line, len(busy.names))
 	for n, name := range busy.names {
-		c.args = append(c.args, place(event.NameBusy, name), mustName(p.c.names, event.Name{Kind: event.NameWake, Owner: name}), len(busy.keys[n]))
-		c.args = append(c.args, busy.keys[n]...)
+		line = append(line, keys-len(busy.names)+n+1, mustName(p.c.names, event.Name{Kind: event.NameWake, Owner: name}))
+		if busy.all {
+			line = append(line, 0)
+			continue
+		}
+		line = append(append(line, len(busy.keys[n])), busy.keys[n]...)
 	}
-	return c
+	return &call{script: s, keys: []string{p.keys[batch[0]].stream}, line: line}
 }
 
-// size is about how many arguments a batch has.
-func (p *publication) size(batch []int) int {
-	n := 16
+// categories are those of the lanes.
+func (p *publication) categories(batch []int) (all []string) {
 	for _, i := range batch {
-		n += 6 + 20*len(p.runs[i].Entries) + len(p.runs[i].Subscribers)
+		if category := p.runs[i].Lane.Category; len(all) == 0 || all[len(all)-1] != category && !slices.Contains(all, category) {
+			all = append(all, category)
+		}
+	}
+	return all
+}
+
+// size is how many words entries have at most, nearly always.
+func (p *publication) size(batch []int) int {
+	n := 0
+	for _, i := range batch {
+		n += 6 + 25*len(p.runs[i].Entries)
 	}
 	return n
 }
 
-// once reports whether no key can come twice: a lane does not.
-func (p *publication) once(batch []int) bool {
-	for _, i := range batch {
-		if at := p.runs[i].Lane; at.Lane != event.Primary || at.Category != p.runs[batch[0]].Lane.Category {
-			return false
-		}
-	}
-	return true
-}
-
 // audience is who gets work by a call, in the order in which they come, and on which keys.
 type audience struct {
-	once  bool // no key comes twice
+	all   bool // each of them on the keys of all lanes, none of which comes twice: keys has none
 	names []string
 	keys  [][]any
-	seen  map[event.Unit]bool
 }
 
-func (a *audience) add(r *transport.Append) {
-	for _, name := range r.Subscribers {
-		n := slices.Index(a.names, name)
-		if n < 0 {
-			n = len(a.names)
-			a.names, a.keys = append(a.names, name), append(a.keys, nil)
+func (a *audience) size(lanes int) int {
+	if a.all {
+		lanes = 0
+	}
+	return 1 + len(a.names)*(3+lanes)
+}
+
+func (p *publication) audience(batch []int) (a audience) {
+	first := &p.runs[batch[0]]
+	a.all = true
+	for _, i := range batch {
+		r := &p.runs[i]
+		if r.Lane.Lane != event.Primary || r.Lane.Category != first.Lane.Category || !slices.Equal(r.Subscribers, first.Subscribers) {
+			a.all = false
+			break
 		}
-		if !a.once {
+	}
+	if a.all {
+		a.names = first.Subscribers
+		return a
+	}
+	seen := make(map[event.Unit]bool)
+	for _, i := range batch {
+		r := &p.runs[i]
+		for _, name := range r.Subscribers {
 			u := event.Unit{Name: name, Key: r.Lane.Key}
-			if a.seen[u] {
+			if seen[u] {
 				continue
 			}
-			if a.seen == nil {
-				a.seen = make(map[event.Unit]bool)
+			seen[u] = true
+			n := slices.Index(a.names, name)
+			if n < 0 {
+				n = len(a.names)
+				a.names, a.keys = append(a.names, name), append(a.keys, nil)
 			}
-			a.seen[u] = true
+			a.keys[n] = append(a.keys[n], &r.Lane.Key)
 		}
-		a.keys[n] = append(a.keys[n], r.Lane.Key)
 	}
+	return a
 }
 
 // appended reads the two elements that answer a run.

@@ -14,9 +14,9 @@ import (
 // oldest is the oldest version that has what scripts use: XTRIM and XADD by MINID, SMISMEMBER.
 const oldest = "6.2"
 
-// probed are the commands that scripts and calls use on keys and channels, each with words that change nothing. KEY is a key that is not there.
+// probed are the commands that scripts and calls use on keys and channels, each with words that leave nothing behind. KEY is a key that is not there.
 var probed = [][]string{
-	{"get", "KEY"}, {"mget", "KEY"}, {"set", "KEY", "", "xx"}, {"exists", "KEY"}, {"pexpire", "KEY", "1"}, {"pttl", "KEY"}, {"del", "KEY"}, {"unlink", "KEY"},
+	{"get", "KEY"}, {"mget", "KEY"}, {"set", "KEY", "", "xx"}, {"mset", "KEY", ""}, {"exists", "KEY"}, {"pexpire", "KEY", "1"}, {"pttl", "KEY"}, {"del", "KEY"}, {"unlink", "KEY"},
 	{"hset", "KEY", "f", "v"}, {"hget", "KEY", "f"}, {"hmget", "KEY", "f"}, {"hgetall", "KEY"}, {"hdel", "KEY", "f"},
 	{"sadd", "KEY", "m"}, {"scard", "KEY"}, {"sscan", "KEY", "0"}, {"sismember", "KEY", "m"}, {"smismember", "KEY", "m"}, {"srem", "KEY", "m"},
 	{"xadd", "KEY", "nomkstream", "1-0", "f", "v"}, {"xlen", "KEY"}, {"xrange", "KEY", "-", "+", "count", "1"}, {"xrevrange", "KEY", "+", "-", "count", "1"},

@@ -131,6 +131,7 @@ func (t *Transport) foreign(ctx context.Context, categories func(yield func(stri
 type retirement struct {
 	lane   transport.Retire
 	keys   laneKeys
+	other  laneKeys // of the other lane of the partition
 	index  string
 	answer error
 }
@@ -148,6 +149,9 @@ func (t *Transport) Retire(ctx context.Context, lanes []transport.Retire) []erro
 	for i := range lanes {
 		r := &retirement{lane: lanes[i]}
 		keys, err := c.lane(r.lane.Lane)
+		if err == nil {
+			r.other, err = c.lane(otherLane(r.lane.Lane))
+		}
 		if err == nil {
 			err = c.checkNames(event.NameBusy, r.lane.Subscribers)
 		}
@@ -205,7 +209,7 @@ func (c *connection) retire(ctx context.Context, all []*retirement, what, store 
 		if r.answer != nil {
 			continue
 		}
-		one := &call{script: scriptRetire, keys: []string{r.keys.stream, r.keys.newest, r.keys.otherStream, r.keys.otherNewest}}
+		one := &call{script: scriptRetire, keys: []string{r.keys.stream, r.keys.newest, r.other.stream, r.other.newest}}
 		if !c.servers.cluster {
 			one.keys = append(one.keys, r.index, mustName(c.names, event.Name{Kind: event.NameHandlers, Owner: r.lane.Lane.Category}))
 		}
@@ -248,7 +252,7 @@ func (c *connection) live(ctx context.Context, all []*retirement, left map[*reti
 	var of []*retirement
 	for _, r := range all {
 		if left[r] {
-			calls, of = append(calls, &call{keys: []string{r.keys.stream}, args: []any{"exists", r.keys.stream, r.keys.otherStream}}), append(of, r)
+			calls, of = append(calls, &call{keys: []string{r.keys.stream}, args: []any{"exists", r.keys.stream, r.other.stream}}), append(of, r)
 		}
 	}
 	c.servers.runAll(ctx, onWork, calls)

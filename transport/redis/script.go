@@ -51,6 +51,7 @@ type call struct {
 	script *script // nil: args are a command of Redis' own
 	keys   []string
 	args   []any
+	line   []any                // in place of all keys and args, for calls that have many: what [lineOf] began; its first key stands in keys as well
 	server *server              // where it is to run, whatever its keys; nil: at the first key's
 	aim    func(*call, *server) // sets what depends on the server, before it is sent there; may be nil
 
@@ -144,17 +145,28 @@ func (s *servers) command(c *call, whole bool) []any {
 	if s.legacy {
 		text = &c.script.plain
 	}
-	args := make([]any, 0, 3+len(c.keys)+len(c.args))
-	if whole {
-		args = append(args, "eval", text.source)
-	} else {
-		args = append(args, "evalsha", text.sha)
+	args := c.line
+	if args == nil {
+		args = lineOf(len(c.keys), 3+len(c.keys)+len(c.args))
 	}
-	args = append(args, len(c.keys))
+	args[0], args[1] = "evalsha", text.sha
+	if whole {
+		args[0], args[1] = "eval", text.source
+	}
+	if c.line != nil {
+		return args
+	}
 	for _, k := range c.keys {
 		args = append(args, k)
 	}
 	return append(args, c.args...)
+}
+
+// lineOf begins the words of a call of a script, which is named as it is sent. The keys come next, then its arguments.
+func lineOf(keys, size int) []any {
+	line := make([]any, 3, size)
+	line[2] = keys
+	return line
 }
 
 // settle repeats a call that the server refused to begin with, as the refusal says: with the script, or elsewhere.

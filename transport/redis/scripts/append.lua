@@ -7,28 +7,50 @@
 --        number of lanes; of each lane:
 --          place of its stream, place of its index (0 = not here), its partition key, 1 = begin here where there is nothing,
 --          sequence of its first entry, number of entries; of each entry: number of values, then field, value, field, value ...
---        number of subscribers; of each: place of its busy set, its wake channel, number of keys, keys
+--        number of subscribers; of each: place of its busy set, its wake channel, number of keys, keys; or 0, for the keys of all lanes
 -- Result of each lane two elements: "ok", "dup", "gap", "empty" or "error"; then "sequence event-id" of the newest entry, "" with
---        "empty", a message with "error". A lane that goes wrong fails no other.
+--        "empty", a message with "error". A lane that goes wrong fails no other. A lane may come once.
 -- Errors OOM: nothing was done. It is the one script that may not run at maxmemory, unless no lane brings entries: then it is loaded with
 --        the flag.
--- Cost   O(entries + trimmed + keys). No body is read but when the newest string was lost, or when the whole run is there already: then the last one's.
+-- Cost   O(entries + trimmed + keys). No body is read but when the newest string was lost, or when the whole run is there already: then the last one's. The
+--        usual lane costs one command, that which appends: what a command costs inside a script is most of the time.
 -- Order  entries, busy sets, index, wakes: what a crash between two servers leaves undone is done when it is asked again.
 -- Sequences are exact below 2^53.
 
-local KEYS, ARGV, call, tell, unpack, find = KEYS, ARGV, redis.call, redis.pcall, unpack, string.find
-local at = 0
-local function take()
-  at = at + 1
-  return ARGV[at]
-end
-local function number() return tonumber(take()) end
-local function text(sequence) return string.format('%.0f', sequence) end
+local KEYS, ARGV, call, tell, unpack, match, tonumber = KEYS, ARGV, redis.call, redis.pcall, unpack, string.match, tonumber
+local ahead, count = tonumber(ARGV[1]), tonumber(ARGV[2])
+local most = 1000 -- words of one command
 
--- The newest entry as the stream has it: sequence, event id. It is written down beside the stream, so that nobody reads a body again.
+-- Of each lane: its place in ARGV, its newest string and what that says, its key.
+local places, names, told, keys = {}, {}, {}, {}
+local at = 2
+for lane = 1, count do
+  places[lane], names[lane], keys[lane] = at, KEYS[ARGV[at + 1] + 1], ARGV[at + 3]
+  local entries = tonumber(ARGV[at + 6])
+  at = at + 6
+  for _ = 1, entries do at = at + 1 + ARGV[at + 1] end
+end
+for from = 1, count, most do
+  for i, newest in ipairs(call('MGET', unpack(names, from, math.min(from + most - 1, count)))) do told[from + i - 1] = newest end
+end
+
+local function text(sequence)
+  if sequence < 2147483648 then return string.format('%d', sequence) end -- which is faster, and as wide as a long
+  return string.format('%.0f', sequence)
+end
+
+-- What is to be written down of the newest entries of lanes, beside their streams: names and values.
+local notes = {}
+local function note(name, newest)
+  local n = #notes
+  notes[n + 1], notes[n + 2] = name, newest
+end
+
+-- The newest entry as the stream has it: sequence, event id; nil when it has none. It is noted, so that nobody reads a body again.
 local function look(stream, name)
   local entry = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
-  local sequence = string.match(entry[1], '^(%d+)%-0$')
+  if not entry then return nil end
+  local sequence = match(entry[1], '^(%d+)%-0$')
   if not sequence then
     error({err = 'entry ' .. entry[1] .. ' of ' .. stream .. ' is not of the form sequence-0: it was written by hand'})
   end
@@ -36,123 +58,145 @@ local function look(stream, name)
   for i = 1, #entry[2], 2 do
     if entry[2][i] == 'id' then event = entry[2][i + 1] end
   end
-  call('SET', name, sequence .. ' ' .. event)
+  note(name, sequence .. ' ' .. event)
   return tonumber(sequence), event
 end
 
--- The newest entry of a lane, nil when it has none. A stream without the string is looked at; a string without stream says nothing.
-local function newest(stream, name, length)
-  if length == 0 then return nil end
-  local _, _, sequence, event = find(call('GET', name) or '', '^(%d+) (.*)$')
-  if sequence then return tonumber(sequence), event end
-  return look(stream, name)
-end
-
--- The event id of the entry whose fields and values are these of ARGV.
-local function eventOf(from, upto)
-  for i = from, upto, 2 do
+-- The event id of the entry whose fields begin there in ARGV, behind the number of its values.
+local function eventOf(from)
+  for i = from, from + ARGV[from - 1] - 1, 2 do
     if ARGV[i] == 'id' then return ARGV[i + 1] end
   end
   return ''
 end
 
-local ahead = number()
-
--- Appends entries from the skip-th on; tells the newest afterwards, and what stopped it.
-local function add(stream, name, first, entries, skip, length)
-  local newest, fault
-  for i = skip + 1, #entries do
-    local sequence, from, upto = text(first + i - 1), entries[i], entries[i] + tonumber(ARGV[entries[i] - 1]) - 1
-    local added = tell('XADD', stream, sequence .. '-0', unpack(ARGV, from, upto))
-    if type(added) == 'table' and added.err then
+-- Appends entries, the first of which has that sequence, in these digits, and begins there in ARGV. It tells the newest afterwards, and what stopped it. Neither: there
+-- is no stream, and it is not to be made.
+local function add(stream, name, sequence, digits, entries, from, make)
+  local newest, event, fault
+  for left = entries, 1, -1 do
+    local upto, added = from + ARGV[from - 1] - 1, nil
+    if make then
+      added, make = tell('XADD', stream, digits .. '-0', unpack(ARGV, from, upto)), false
+    elseif left > 1 or sequence <= ahead then -- it has no more entries than the last one's sequence
+      added = tell('XADD', stream, 'NOMKSTREAM', digits .. '-0', unpack(ARGV, from, upto))
+    else
+      added = tell('XADD', stream, 'NOMKSTREAM', 'MAXLEN', '=', ahead, digits .. '-0', unpack(ARGV, from, upto))
+    end
+    if not added then break end
+    if type(added) == 'table' then
       fault = added.err
       break
     end
-    newest = sequence .. ' ' .. eventOf(from, upto)
-    length = length + 1
+    newest, event = added, from
+    if left > 1 then
+      sequence, from = sequence + 1, upto + 2
+      digits = text(sequence)
+    end
   end
-  if newest then
-    call('SET', name, newest)
-    if length > ahead then call('XTRIM', stream, 'MAXLEN', '=', ahead) end
-  end
+  if not newest then return nil, fault end
+  newest = string.sub(newest, 1, -3) .. ' ' .. eventOf(event)
+  note(name, newest)
   return newest, fault
 end
 
 -- What was removed by hand cannot be put back where it was: a stream takes no id at or below the highest that it ever had. So it is one that lost everything.
 local function lost(stream, name)
   call('UNLINK', stream, name)
+  local n = #notes
+  if notes[n - 1] == name then notes[n - 1], notes[n] = nil, nil end
   return 'empty', ''
 end
 
--- entries are the places of their first fields in ARGV, behind the number of these.
-local function append(stream, name, start, first, entries)
-  local length = call('XLEN', stream)
-  local last, event = newest(stream, name, length)
-  local skip = 0
-  if not last then
-    if #entries == 0 or not start then return 'empty', '' end
+-- from is the place of the first entry.
+local function append(stream, name, newest, start, first, entries, from)
+  local last, event = match(newest or '', '^(%d+) (.*)$')
+  last = tonumber(last)
+  if call('XLEN', stream) == 0 then -- a string without stream says nothing
+    if entries == 0 or not start then return 'empty', '' end
     call('UNLINK', stream) -- without entries it still knows the highest id it ever had, and refuses lower ones
-  elseif #entries == 0 then
-    return 'ok', text(last) .. ' ' .. event
-  elseif last + 1 < first then
-    return 'gap', text(last) .. ' ' .. event
-  elseif last >= first then
-    skip = last - first + 1
-    local from = entries[skip]
-    if not from or eventOf(from, from + tonumber(ARGV[from - 1]) - 1) ~= event then return 'dup', text(last) .. ' ' .. event end
-    if skip == #entries then
-      if #call('XRANGE', stream, text(last) .. '-0', text(last) .. '-0') == 0 then return lost(stream, name) end
-      return 'ok', text(last) .. ' ' .. event
-    end
+    local added, fault = add(stream, name, first, text(first), entries, from, true)
+    return fault and 'error' or 'ok', fault or added
   end
-  local added, fault = add(stream, name, first, entries, skip, length)
-  if fault and not added and find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
+  if not last then last, event = look(stream, name) end
+  newest = text(last) .. ' ' .. event
+  if entries == 0 then return 'ok', newest end
+  if last + 1 < first then return 'gap', newest end
+  local there = last - first + 1 -- of the entries
+  if there > entries then return 'dup', newest end
+  for n = 1, there do
+    if n == there and eventOf(from) ~= event then return 'dup', newest end
+    from = from + ARGV[from - 1] + 1
+  end
+  if there == entries then
+    if #call('XRANGE', stream, text(last) .. '-0', text(last) .. '-0') == 0 then return lost(stream, name) end
+    return 'ok', newest
+  end
+  local added, fault = add(stream, name, last + 1, text(last + 1), entries - there, from)
+  if fault and not added and string.find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
+    local behind = last
     last, event = look(stream, name)
-    if last < first + skip then return lost(stream, name) end
+    if not last or last <= behind then return lost(stream, name) end
     return 'dup', text(last) .. ' ' .. event
   end
-  if fault then return 'error', fault end
-  return 'ok', added
+  return fault and 'error' or 'ok', fault or added
 end
 
-local answers, indexed = {}, {}
-for lane = 1, number() do
-  local stream, index, key, start, first, entries = number(), number(), take(), take() == '1', number(), {}
-  for i = 1, number() do
-    entries[i] = at + 2
-    at = at + 1 + tonumber(ARGV[at + 1])
-  end
-  local done, outcome, told = pcall(append, KEYS[stream], KEYS[stream + 1], start, first, entries)
-  if not done then
-    outcome, told = 'error', type(outcome) == 'table' and outcome.err or tostring(outcome)
-  end
-  answers[2 * lane - 1], answers[2 * lane] = outcome, told
-  if index > 0 and outcome ~= 'empty' and outcome ~= 'error' then
-    local keys = indexed[index] or {}
-    indexed[index] = keys
-    keys[#keys + 1] = key
-  end
-end
-
-local wakes = {}
-for _ = 1, number() do
-  local busy, channel, keys, quiet = KEYS[number()], take(), number(), {}
-  local first, last = at + 1, at + keys
-  at = last
-  for from = first, last, 1000 do
-    for i, known in ipairs(call('SMISMEMBER', busy, unpack(ARGV, from, math.min(from + 999, last)))) do
-      if known == 0 then quiet[#quiet + 1] = ARGV[from + i - 1] end
+local answers, indexed, index, of = {}, {}, nil, nil
+for lane = 1, count do
+  local at = places[lane]
+  local stream, name, newest, digits, entries = KEYS[tonumber(ARGV[at + 1])], names[lane], told[lane], ARGV[at + 5], tonumber(ARGV[at + 6])
+  local first, outcome, now = tonumber(digits), nil, nil
+  local last = newest and tonumber(match(newest, '^%d+'))
+  if entries > 0 and last and last + 1 == first then -- as nearly always. Whether there is a stream is seen when the entry is added
+    local added, fault = add(stream, name, first, digits, entries, at + 8)
+    if added then
+      outcome, now = fault and 'error' or 'ok', fault or added
     end
   end
-  for from = 1, #quiet, 1000 do
-    local upto = math.min(from + 999, #quiet)
+  if not outcome then
+    local done
+    done, outcome, now = pcall(append, stream, name, newest, ARGV[at + 4] == '1', first, entries, at + 8)
+    if not done then
+      outcome, now = 'error', type(outcome) == 'table' and outcome.err or tostring(outcome)
+    end
+  end
+  answers[2 * lane - 1], answers[2 * lane] = outcome, now
+  if ARGV[at + 2] ~= '0' and outcome ~= 'empty' and outcome ~= 'error' then
+    if ARGV[at + 2] ~= index then
+      index = ARGV[at + 2]
+      of = indexed[index] or {}
+      indexed[index] = of
+    end
+    of[#of + 1] = keys[lane]
+  end
+end
+for from = 1, #notes, most do call('MSET', unpack(notes, from, math.min(from + most - 1, #notes))) end
+
+local function take()
+  at = at + 1
+  return ARGV[at]
+end
+local wakes = {}
+for _ = 1, tonumber(take()) do
+  local busy, channel, number, quiet = KEYS[tonumber(take())], take(), tonumber(take()), {}
+  local all, first, last = ARGV, at + 1, at + number
+  at = last
+  if number == 0 then all, first, last = keys, 1, count end
+  for from = first, last, most do
+    for i, known in ipairs(call('SMISMEMBER', busy, unpack(all, from, math.min(from + most - 1, last)))) do
+      if known == 0 then quiet[#quiet + 1] = all[from + i - 1] end
+    end
+  end
+  for from = 1, #quiet, most do
+    local upto = math.min(from + most - 1, #quiet)
     call('SADD', busy, unpack(quiet, from, upto))
     wakes[#wakes + 1] = {channel, table.concat(quiet, '\n', from, upto)}
   end
 end
 
-for index, keys in pairs(indexed) do
-  for from = 1, #keys, 1000 do call('SADD', KEYS[index], unpack(keys, from, math.min(from + 999, #keys))) end
+for place, of in pairs(indexed) do
+  for from = 1, #of, most do call('SADD', KEYS[tonumber(place)], unpack(of, from, math.min(from + most - 1, #of))) end
 end
 for _, wake in ipairs(wakes) do call('PUBLISH', wake[1], wake[2]) end
 return answers
