@@ -189,11 +189,24 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 	if inside || delivers != nil || projects != nil || purges != nil || operates != nil || reading {
 		return false, errors.Join(works, delivers, projects, purges, operates, watches)
 	}
+	if r.unsettled() {
+		ctx = eventstore.Untried(ctx)
+	}
 	closes := patiently(ctx, r.app.cfg.Store.Stop)
 	if closes == nil {
 		r.rollback(ErrStopping)
 	}
 	return closes == nil, errors.Join(works, watches, closes)
+}
+
+// unsettled reports whether something that the process before may have ended of has not run since. Where units are leased, their leases tell.
+func (r *running) unsettled() bool {
+	port, ok := r.app.cfg.Transport.(bound)
+	if !ok || r.runtime == nil || port.Port() == nil || port.Port().Traits().Leased {
+		return false
+	}
+	left, ok := port.Port().(interface{ Unsettled() bool })
+	return r.runtime.Unsettled() || ok && left.Unsettled()
 }
 
 // operates ends what takes up what people do.

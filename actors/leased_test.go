@@ -320,7 +320,6 @@ func TestASuspectThatWaitsForItsTurnGivesUpALostLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer release()
 		pass(leaseTTL)
 		a.publish(t, amounts(1, 2)...)
 		pass(time.Second)
@@ -331,7 +330,12 @@ func TestASuspectThatWaitsForItsTurnGivesUpALostLease(t *testing.T) {
 		pass(leaseTTL)
 		thaw()
 		pass(time.Second)
-		same(t, "audits", []string{"1 by A", "2 by A"}, w.audits(t, a, "c")) // acquired anew, from nobody who crashed
+		if act, ok := a.Inspect(ledgerOf("c")); !ok || act.InHand == nil || !act.InHand.Waiting {
+			t.Errorf("acquired anew, and now above suspicion: %+v", act)
+		}
+		release()
+		pass(time.Second)
+		same(t, "audits", []string{"1 by A", "2 by A"}, w.audits(t, a, "c"))
 	})
 }
 

@@ -32,6 +32,7 @@ type running struct {
 	relist relist
 
 	bequeathed sync.Map // event.Unit -> *bequest
+	doubts     sync.Map // event.Unit -> *partitions.Doubt, of units that are gone
 	again      sync.Map // event.Unit -> true: to be tried again in a while
 
 	origin time.Time // of ticks
@@ -74,6 +75,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 		run.cancel(errStopped)
 		return fmt.Errorf("start: %w", errors.Join(err, run.alarms.Stop(context.WithoutCancel(ctx))))
 	}
+	r.unsettled.Store(false)
 	r.running.Store(run)
 	return nil
 }

@@ -24,7 +24,8 @@ type Runtime struct {
 		sync.Mutex
 		stopping *stopping // nil unless a Stop has begun and is not through
 	}
-	running atomic.Pointer[running] // nil unless started
+	running   atomic.Pointer[running] // nil unless started
+	unsettled atomic.Bool             // see Unsettled
 }
 
 // NewRuntime checks cfg and the definitions, reporting all faults at once. It starts nothing.

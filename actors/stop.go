@@ -43,6 +43,10 @@ func (r *Runtime) Stop(ctx context.Context) error {
 	return errors.Join(r.endStop(context.WithoutCancel(ctx), s, failed), calls)
 }
 
+// Unsettled reports, once Stop is through, whether units that a process before may have ended of were put away before their next event had run. Where units
+// are not leased that is to be known at the next start, as it was at this one.
+func (r *Runtime) Unsettled() bool { return r.unsettled.Load() }
+
 func (r *Runtime) beginStop() *stopping {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,6 +95,10 @@ func (r *Runtime) endStop(ctx context.Context, s *stopping, failed *StopError) e
 	if failed != nil && len(failed.Stuck) > 0 {
 		return failed
 	}
+	s.run.doubts.Range(func(any, any) bool {
+		r.unsettled.Store(true)
+		return false
+	})
 	s.run.cancel(errStopped)
 	err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx))
 	if s.run.keeper != nil {

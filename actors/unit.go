@@ -50,6 +50,7 @@ type unit struct {
 	phase    partitions.Phase // as shown
 	entry    *event.Envelope  // applied last
 	inside   bool             // an entry is being applied
+	doubted  bool             // a doubt is left to the next unit, should this one go
 
 	turn       *turn // at the gate; nil = none
 	suspicions int   // of the entry that WriteTried was about
@@ -67,8 +68,11 @@ func newUnit(run *running, prog *program, id event.Unit) *unit {
 	u.watch.alarm.ring = u.overdue
 	u.shown.set(u.phase, run.tick())
 	u.behavior.init(prog)
+	doubt, doubted := run.doubts.LoadAndDelete(id)
 	if before, ok := run.bequeathed.LoadAndDelete(id); ok {
 		u.inherit(before.(*bequest))
+	} else if doubted {
+		u.machine.TakeOn(doubt.(*partitions.Doubt))
 	}
 	u.ref = run.host.Spawn(u.text, u)
 	return u
@@ -91,8 +95,11 @@ func (u *unit) Receive(any) {
 	u.inbox.received()
 	for range turns {
 		if !u.step() {
-			if u.resting && u.inbox.close() {
-				u.leave()
+			if u.resting {
+				u.leaveDoubt()
+				if u.inbox.close() {
+					u.leave()
+				}
 			}
 			return
 		}
@@ -119,6 +126,7 @@ func (u *unit) Failed(reason any) {
 		u.run.bequeathed.Store(u.id, &bequest{u.machine, partitions.ApplyDone{Outcome: partitions.Failed, Err: host.ErrGoexit}, u.lease.sent})
 		again = 0 // the machine knows how long to wait
 	}
+	u.leaveDoubt()
 	u.abandon(err) // after that another may take the place
 	u.leave()
 	u.run.later(again, func() { u.run.wake(u.id) })
@@ -135,6 +143,19 @@ type bequest struct {
 func (u *unit) inherit(b *bequest) {
 	u.machine, u.answer, u.resting, u.lease.sent = b.machine, b.answer, false, b.sent
 	u.inbox.mu.timer = true // nobody else has it yet; the timer that was set is gone
+}
+
+// leaveDoubt keeps for the next unit of the id what this one suspects, as long as there is something. It comes before the inbox is closed: then another may
+// take the place.
+func (u *unit) leaveDoubt() {
+	switch d := u.machine.Doubt(); {
+	case d != nil:
+		u.doubted = true
+		u.run.doubts.Store(u.id, d)
+	case u.doubted:
+		u.doubted = false
+		u.run.doubts.Delete(u.id)
+	}
 }
 
 // abandon closes the inbox and answers everybody who waits for the unit.

@@ -50,8 +50,8 @@ type Operations interface {
 	LoadRegistry(ctx context.Context) (Registered, error)
 }
 
-// Untried marks the context of a [Store].Stop: nothing has run since the start, so if the process before it ended without a Stop, that is as true
-// as it was, and the next start is to be told of it.
+// Untried marks the context of a [Store].Stop: nothing, or not all, of what the process before may have ended of has run since the start. If that ended
+// without a Stop, this is as true as it was, and the next start is to be told of it.
 func Untried(ctx context.Context) context.Context { return context.WithValue(ctx, untriedKey{}, true) }
 
 // IsUntried reports whether a context, or one that it was derived from, was marked by [Untried].

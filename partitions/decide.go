@@ -14,11 +14,9 @@ func (m *Machine) next() bool {
 		m.drop()
 		return true
 	case m.own == refused:
-		m.release(false)
-		return false
+		return m.giveBack(false)
 	case m.own < granted:
-		m.seek()
-		return false
+		return m.seek()
 	case m.draining:
 		return m.leave(false)
 	case m.own == granted:
@@ -59,19 +57,18 @@ func (m *Machine) next() bool {
 func (m *Machine) drop() {
 	m.unread = m.unread || len(m.entries) > 0 || m.settle != nil || m.passed > 0 || m.mustAck()
 	m.forget()
-	m.own, m.lost, m.suspect = none, "", false
+	m.own, m.lost = none, ""
 	m.backOff(m.failures)
 	m.failures++
 }
 
 // seek gets hold of the unit if somebody wants it, and rests if nobody does.
-func (m *Machine) seek() {
+func (m *Machine) seek() bool {
 	wanted := m.demand || m.acted || m.unread && !m.blocked()
 	switch {
 	case m.draining || !wanted || m.elsewhere > 0 || m.unfit:
 		if m.own == dropped {
-			m.release(!m.draining && !m.blocked())
-			return
+			return m.giveBack(!m.draining && !m.blocked())
 		}
 		m.rest()
 	case m.now >= m.again:
@@ -81,6 +78,7 @@ func (m *Machine) seek() {
 		m.eff.acquire = Acquire{Floor: m.floor}
 		m.emit(&m.eff.acquire)
 	}
+	return false
 }
 
 // rest says, once, that nothing is held.
@@ -305,15 +303,25 @@ func (m *Machine) leave(ifIdle bool) bool {
 	case m.instance && !m.hurry:
 		m.enter(callPassivate)
 		m.emit(&m.eff.passivate)
-	case m.suspect && m.cfg.Leased && !m.blocked():
-		// Released, it would be taken for clean. The next owner is to be as careful as this one.
-		m.lose("left to lapse: nothing of a suspect unit has run")
-		return true
 	default:
-		m.release(ifIdle)
+		return m.giveBack(ifIdle)
 	}
 	return false
 }
+
+// giveBack releases the lease. A suspect unit would be taken for clean then: its lease is left to lapse, and the next owner is to be as careful as
+// this one.
+func (m *Machine) giveBack(ifIdle bool) bool {
+	if m.suspect && m.cfg.Leased && !m.isAttended() {
+		m.lose("left to lapse: nothing of a suspect unit has run")
+		return true
+	}
+	m.release(ifIdle)
+	return false
+}
+
+// isAttended reports whether a person has the unit in hand: what it was suspected of is left to them.
+func (m *Machine) isAttended() bool { return m.halt != nil || m.paused }
 
 func (m *Machine) release(ifIdle bool) {
 	if m.instance {

@@ -233,6 +233,7 @@ type machineKey struct {
 	asked                                            call
 	ack, ifIdle                                      bool
 	acted, actedAgain, due, suspect, based, counted  bool
+	untold                                           bool
 	settle, asideWaits, owes, must, behind           bool
 	parked, asides, asideFails                       int
 	aside                                            event.Sequence
@@ -254,6 +255,7 @@ func (m *Machine) key() machineKey {
 	if len(m.entries) > 0 {
 		k.first = m.entries[0].Sequence
 	}
+	k.untold = m.untold
 	k.acted, k.actedAgain, k.due, k.suspect, k.based, k.counted = m.acted, m.actedAgain, m.due, m.suspect, m.based, m.counted
 	k.settle, k.asideWaits, k.owes, k.must = m.settle != nil, m.asideTry.again > m.now, m.owed != nil, m.must
 	k.parked, k.asides, k.asideFails = len(m.parked), len(m.asides), m.asideTry.fails

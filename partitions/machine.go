@@ -25,8 +25,9 @@ type Machine struct {
 	sent     Tick             // when the last Acquire was asked for
 	deadline Tick             // of the lease; where units are leased
 	lost     string           // why the lease must not be relied on any more, "" = it may
-	suspect  bool             // left unclean, and nothing of it has run yet
+	suspect  bool             // left unclean, and nothing of it has run yet, whether or not it was lost since
 	based    bool             // likewise, and base is known
+	untold   bool             // an answer to Acquire is lost, which may have said that it was left unclean
 	unfit    bool             // the last recovery failed: another node may have more luck
 	// elsewhere is for how long the unit is not to be had; 0 = it may be
 	elsewhere time.Duration

@@ -48,7 +48,7 @@ func TestWakeIsKept(t *testing.T) {
 		w.step(t, partitions.Wake{})
 		w.untilCalm(t, func() bool {
 			phase := w.m.Machine.Phase()
-			return w.seen["*partitions.Fetch"] || w.seen["idle, unread"] ||
+			return w.seen["*partitions.Fetch"] || w.seen["idle, unread"] || w.seen["idle, unfit, unread"] ||
 				phase == partitions.PhaseHalted || phase == partitions.PhasePaused || phase == partitions.PhaseWaiting
 		})
 	})

@@ -192,10 +192,12 @@ func (m *Machine) drain(hurry bool) {
 func (m *Machine) acquireDone(in AcquireDone) {
 	switch {
 	case in.Outcome != OK:
+		m.untold = m.untold || in.Outcome == Unknown && m.cfg.Leased
 		m.trouble("acquire", in.Outcome, in.Err)
 	case in.Granted:
-		m.suspect = in.Unclean || m.suspect && m.own == dropped
-		m.based = m.based && !in.Unclean
+		// That it was left unclean is said once. Whoever had it between may have cleared it: then it is suspected for nothing, at the cost of a write.
+		m.based = m.based && !in.Unclean && (m.suspect || !m.untold)
+		m.suspect, m.untold = m.suspect || in.Unclean || m.untold, false
 		if in.Unclean || !m.suspect {
 			m.asideTry.based, m.asideTry.owes = false, false // others had it since, or nobody is suspected
 		}
@@ -214,7 +216,7 @@ func (m *Machine) acquireDone(in AcquireDone) {
 // notToBeHad notes that the unit cannot be acquired for a while. Whoever competes for it without knowing who else does would do so for
 // nothing: when it is worth another try is for those to say who know the others.
 func (m *Machine) notToBeHad(why NoteKind, d time.Duration) {
-	m.own, m.lost = none, ""
+	m.own, m.lost, m.untold = none, "", false
 	m.elsewhere = max(d, time.Millisecond)
 	m.halt, m.paused, m.newer = nil, false, false // the other owner knows better
 	m.note(Note{Kind: why, Again: m.now.Add(m.elsewhere)})
@@ -357,7 +359,7 @@ func (m *Machine) releaseDone(in ReleaseDone) {
 	case in.Outcome == OK, in.Outcome == Stale, m.own < serving, m.hurry, !m.cfg.Leased:
 		// Where it is not certain, it will lapse, or an acquisition supersedes it.
 		m.forget()
-		m.own, m.lost, m.suspect = none, "", false
+		m.own, m.lost, m.suspect = none, "", m.suspect && !m.isAttended()
 	default:
 		m.trouble("release", in.Outcome, in.Err)
 		if in.Outcome == Unknown {

@@ -38,6 +38,10 @@ func (p *Port) TakeOver(ctx context.Context, store Backlog, subscriptions []tran
 	return nil
 }
 
+// Unsettled reports whether there are units of which nobody was told yet that an unclean end of the process before may have left them in a behavior. The
+// next start is to find out anew then.
+func (p *Port) Unsettled() bool { return p.left.Load() != nil }
+
 // unclean reports whether a unit that is acquired was left so, once. Where nobody has looked yet it may have been.
 func (p *Port) unclean(u event.Unit) bool {
 	l := p.left.Load()

@@ -65,14 +65,14 @@ func TestNothingIsRememberedOnceAllUncleanUnitsWereAcquired(t *testing.T) {
 	}
 	p := takeOver(t, true, b)
 	for _, key := range []string{"a", "b", "c"} {
-		if p.left.Load() == nil {
+		if p.left.Load() == nil || !p.Unsettled() {
 			t.Fatalf("forgotten before %s was acquired", key)
 		}
 		if !p.grantsUnclean(t, event.Unit{Name: "shipping", Key: key}) {
 			t.Errorf("%s is clean", key)
 		}
 	}
-	if p.left.Load() != nil {
+	if p.left.Load() != nil || p.Unsettled() {
 		t.Error("all were acquired, and something is remembered")
 	}
 	if p := takeOver(t, true, &backlog{}); p.left.Load() != nil {
