@@ -44,6 +44,7 @@ type Event struct {
 	Entity        string    `json:"entity,omitempty"` // "order/o-17", when an entity emitted it
 	EntityVersion uint64    `json:"entity_version,omitempty"`
 	Void          bool      `json:"void,omitempty"`
+	PassedOver    bool      `json:"passed_over,omitempty"` // in what a unit has before it: it does not handle the type
 	Encoding      string    `json:"encoding,omitempty"`
 	Size          int       `json:"size"` // of its data, in bytes
 	Payload       *Payload  `json:"payload,omitempty"`

@@ -64,7 +64,7 @@ func setup(t *testing.T, store eventstore.Store) *bundle {
 	b.must(store.SaveRegistry(t.Context(), eventstore.Registered{
 		Categories: []eventstore.Category{{Name: "order", KeyField: "client_id"}, {Name: "order.commands", KeyField: "id", Commands: true}},
 		Handlers: []eventstore.Handler{
-			{Name: "billing", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.paid"}, Sequential: true, Since: noon},
+			{Name: "billing", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.paid", "order.placed"}, Sequential: true, Since: noon},
 			{Name: "order", Kind: eventstore.EntityKind, Categories: []string{"order.commands"}, Since: noon},
 			{Name: "shipping", Kind: eventstore.EventHandler, Categories: []string{"order"}, Types: []string{"order.placed"}, Sequential: true, Since: noon},
 		},

@@ -159,6 +159,8 @@ func (d *Desk) progress(v *Unit) string {
 	switch {
 	case v.Lag == 0 && v.Activity != nil && v.Activity.At != nil:
 		return v.Activity.State + d.ofActivity(v.Activity)
+	case v.Lag == 0 && v.PassedOver > 0:
+		return "everything is applied; " + passedOver(v.PassedOver)
 	case v.Lag == 0:
 		return "everything is applied"
 	case v.Owner == nil:
@@ -167,6 +169,11 @@ func (d *Desk) progress(v *Unit) string {
 		return fmt.Sprintf("%s to be applied; %s%s", ofMany(v.Lag, "event is", "events are"), v.Activity.State, d.ofActivity(v.Activity))
 	}
 	return fmt.Sprintf("%s to be applied%s", ofMany(v.Lag, "event is", "events are"), notInTheWay)
+}
+
+// passedOver tells of events that are above a checkpoint and that nobody waits for.
+func passedOver(n uint64) string {
+	return ofMany(n, "event that it does not handle is", "events that it does not handle are") + " still to be passed over"
 }
 
 // notInTheWay is said of events that nothing known keeps from being applied.
@@ -190,7 +197,7 @@ func (d *Desk) ofActivity(a *Activity) string {
 // behind says what waits behind the event at which a unit stands, with the first few of it.
 func (d *Desk) behind(v *Unit) string {
 	const named = 3
-	n, waiting := v.Lag, v.Waiting
+	n, waiting := v.Lag, toApply(v.Waiting)
 	if v.Parking != nil {
 		n += uint64(v.Parking.Count)
 	}
@@ -220,6 +227,16 @@ func (d *Desk) behind(v *Unit) string {
 		first = append(first, "…")
 	}
 	return s + ": " + strings.Join(first, ", ")
+}
+
+// toApply gives those that are not passed over.
+func toApply(all []Event) (some []Event) {
+	for i := range all {
+		if !all[i].PassedOver {
+			some = append(some, all[i])
+		}
+	}
+	return some
 }
 
 // steps says what a person may do about a unit, the most likely first.

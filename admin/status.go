@@ -62,7 +62,10 @@ type Handler struct {
 	Sequential bool      `json:"sequential"`
 	Since      time.Time `json:"since,omitzero"`
 	Running    bool      `json:"running"` // the program that started last has it
-	Lag        uint64    `json:"lag"`     // events that it has not passed
+	Lag        uint64    `json:"lag"`     // events that it has not passed, but for PassedOver
+	// PassedOver is how many it has not passed that are of types which it does not handle, as far as that could be counted cheaply: they are passed with the next one
+	// that it does handle, or when their key comes to rest.
+	PassedOver uint64    `json:"passed_over,omitempty"`
 	Moved      time.Time `json:"moved,omitzero"`
 	Halted     int       `json:"halted"`
 	Parking    int       `json:"parking"`
@@ -116,7 +119,11 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	}
 	s.OwnerWords = ownerWords(s.Owner)
 	for i := range o.Handlers {
-		s.Handlers = append(s.Handlers, d.handler(&o.Handlers[i]))
+		h := d.handler(&o.Handlers[i])
+		if err := d.passOverAll(ctx, &o, &o.Handlers[i], &h); err != nil {
+			return Status{}, err
+		}
+		s.Handlers = append(s.Handlers, h)
 	}
 	for _, c := range o.Categories {
 		s.Categories = append(s.Categories, Category{
@@ -195,6 +202,9 @@ func (d *Desk) handlerWords(h *Handler) string {
 	switch {
 	case h.Lag == 0:
 		add("all applied")
+		if h.PassedOver > 0 {
+			add("%s", passedOver(h.PassedOver))
+		}
 	case h.Moved.IsZero():
 		add("%d behind", h.Lag)
 	default:

@@ -27,9 +27,10 @@ type Unit struct {
 	Tried        *Tried     `json:"tried,omitempty"`
 	Dead         int        `json:"dead"` // dead letters, counted up to 1,000
 	Lanes        []LaneView `json:"lanes"`
-	Lag          uint64     `json:"lag"`                // over all lanes
-	Activity     *Activity  `json:"activity,omitempty"` // in this process; nil when it is at rest, or runs in another
-	Waiting      []Event    `json:"waiting"`            // the next few events, in the order in which they will be applied
+	Lag          uint64     `json:"lag"`                   // over all lanes
+	PassedOver   uint64     `json:"passed_over,omitempty"` // likewise
+	Activity     *Activity  `json:"activity,omitempty"`    // in this process; nil when it is at rest, or runs in another
+	Waiting      []Event    `json:"waiting"`               // the next few events, in the order in which they will be applied
 	// Expect is what an act on the unit, decided on this view, gives as [ActRequest.Expect].
 	Expect *Expect `json:"expect,omitempty"`
 }
@@ -41,8 +42,11 @@ type LaneView struct {
 	Backfill   bool   `json:"backfill,omitempty"`
 	Tail       uint64 `json:"tail"`
 	Checkpoint uint64 `json:"checkpoint"`
-	Lag        uint64 `json:"lag"`
-	NextType   string `json:"next_type,omitempty"` // of the first event above the checkpoint
+	Lag        uint64 `json:"lag"` // events above the checkpoint, but for PassedOver
+	// PassedOver is how many of the next events above the checkpoint are of types that the handler does not handle: they are passed over with the next one that
+	// it does, or when its key comes to rest.
+	PassedOver uint64 `json:"passed_over,omitempty"`
+	NextType   string `json:"next_type,omitempty"` // of the next event that is to be applied
 }
 
 // Tried is what is known of attempts at the next event of a unit.
@@ -139,9 +143,13 @@ func (d *Desk) show(ctx context.Context, s eventstore.UnitState, by runner, view
 		}
 		v.Activity = activity
 	}
+	handles, err := d.passOver(ctx, &s, &v)
+	if err != nil {
+		return Unit{}, err
+	}
 	v.State = stateOf(&v)
 	v.Words = d.reasons(&v)[0]
-	err := d.waiting(ctx, s, &v, view, waiting)
+	err = d.waiting(ctx, s, &v, handles, view, waiting)
 	return v, err
 }
 
@@ -193,7 +201,7 @@ func expectOf(s eventstore.UnitState) *Expect {
 }
 
 // waiting reads the next few events, in the order in which they will be applied: parked ones, then primary lanes, then backfill.
-func (d *Desk) waiting(ctx context.Context, s eventstore.UnitState, v *Unit, view *viewer, n int) error {
+func (d *Desk) waiting(ctx context.Context, s eventstore.UnitState, v *Unit, handles handling, view *viewer, n int) error {
 	switch {
 	case n < 0:
 		return nil
@@ -236,7 +244,9 @@ func (d *Desk) waiting(ctx context.Context, s eventstore.UnitState, v *Unit, vie
 		if first < 0 {
 			break
 		}
-		v.Waiting = append(v.Waiting, view.event(lanes[first][0]))
+		e := view.event(lanes[first][0])
+		e.PassedOver = handles.passes(&lanes[first][0])
+		v.Waiting = append(v.Waiting, e)
 		lanes[first] = lanes[first][1:]
 	}
 	return nil

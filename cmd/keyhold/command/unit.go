@@ -59,6 +59,9 @@ func (v unitView) draw(p *page) {
 		f.add("dead letters", count(v.Dead))
 	}
 	f.add("behind", amount(v.Lag, "event"))
+	if v.PassedOver > 0 {
+		f.add("not handled", amount(v.PassedOver, "event")+" of other types, passed over with the next one")
+	}
 	if e := v.Expect; e != nil && e.Sequence > 0 {
 		f.add("to act on this", fmt.Sprintf("--expect %d", e.Sequence))
 	}
