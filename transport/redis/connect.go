@@ -31,6 +31,7 @@ func (t *Transport) connect(ctx context.Context) error {
 	if err := t.calls.Start(ctx); err != nil && !errors.Is(err, lifecycle.ErrStarted) {
 		return errors.Join(err, found.close())
 	}
+	found.aside = t.calls.Go
 	names := event.Names{Namespace: t.cfg.Namespace, Cluster: found.cluster}
 	if bound := t.bound.Load(); bound != nil {
 		names.Keys = bound.keys

@@ -75,7 +75,8 @@ func (s *servers) run(ctx context.Context, on via, c *call) (any, error) {
 }
 
 // runAll runs several calls, those of one server in one go, and puts the answer of each into it. No call depends on another: a server carries
-// them out in order, but one whose script it did not know, or whose slot was elsewhere, runs after the others.
+// them out in order, but one whose script it did not know, or whose slot was elsewhere, runs after the others. Servers of a Cluster are asked at the same time: one that
+// does not answer takes the time of the call, and the others' answers would come too late.
 func (s *servers) runAll(ctx context.Context, on via, calls []*call) {
 	if ctx.Err() != nil {
 		for _, c := range calls {
@@ -83,18 +84,38 @@ func (s *servers) runAll(ctx context.Context, on via, calls []*call) {
 		}
 		return
 	}
-	for at, group := range s.byServer(calls) {
-		if at == nil {
-			s.unknownSlots(ctx, group)
+	groups := s.byServer(calls)
+	left := len(groups)
+	over := make(chan struct{}, left)
+	aside := 0
+	for at, group := range groups {
+		ask := func(context.Context) {
+			s.runOn(ctx, on, at, group)
+			over <- struct{}{}
+		}
+		if left--; left > 0 && s.aside != nil && s.aside(ask) {
+			aside++
 			continue
 		}
-		for _, c := range group {
-			c.aimAt(at)
-		}
-		s.send(ctx, on(at), group, false)
-		for _, c := range group {
-			s.settle(ctx, on, at, c)
-		}
+		s.runOn(ctx, on, at, group)
+	}
+	for range aside {
+		<-over
+	}
+}
+
+// runOn runs the calls of one server.
+func (s *servers) runOn(ctx context.Context, on via, at *server, group []*call) {
+	if at == nil {
+		s.unknownSlots(ctx, group)
+		return
+	}
+	for _, c := range group {
+		c.aimAt(at)
+	}
+	s.send(ctx, on(at), group, false)
+	for _, c := range group {
+		s.settle(ctx, on, at, c)
 	}
 }
 

@@ -36,6 +36,7 @@ type servers struct {
 	legacy  bool // before 7.0: scripts have no flags
 	version string
 	open    func(addr string) *server
+	aside   func(func(context.Context)) bool // runs something beside others, or tells that it does not; nil: nothing is
 
 	mu struct {
 		sync.RWMutex

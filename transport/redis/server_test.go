@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/child"
@@ -79,6 +81,60 @@ func join(t *testing.T, a, b *redisserver.Server) (idA, idB string) {
 		})
 	}
 	return idA, idB
+}
+
+// TestAServerThatDoesNotAnswerHoldsUpNoOther: renewals of the leases that it has fail, those of the others do not, in whatever order they are asked.
+func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	a := redisserver.Run(t, redisserver.Options{Cluster: true})
+	b := redisserver.Run(t, redisserver.Options{Cluster: true})
+	join(t, a, b)
+	do(t, a, "CLUSTER", "DELSLOTSRANGE", slots/2, slots-1)
+	do(t, b, "CLUSTER", "DELSLOTSRANGE", slots/2, slots-1)
+	do(t, b, "CLUSTER", "ADDSLOTSRANGE", slots/2, slots-1)
+	for _, s := range []*redisserver.Server{a, b} {
+		eventually(t, func() bool {
+			info := do(t, s, "CLUSTER", "INFO").(string)
+			return strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_size:2")
+		})
+	}
+	w, _ := newWorld(t, a, Config{Timeout: 200 * time.Millisecond})
+	node := w.node()
+	of := map[string]*redisserver.Server{a.Addr(): a, b.Addr(): b}
+	for _, s := range node.conn.Load().servers.all() {
+		info, err := of[s.addr].Info(t.Context(), "replication")
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, of[s.addr], "SET", node.conn.Load().birthKey(s), info["master_replid"]+" 1 long-ago")
+	}
+	var held []partitions.Held
+	at := map[string][]int{}
+	for n := range 16 {
+		h := w.acquire(node, event.Unit{Name: "shipping", Key: strconv.Itoa(n)})
+		addr := node.conn.Load().servers.of(w.lease(h.Unit)).addr
+		held, at[addr] = append(held, h), append(at[addr], n)
+	}
+	if len(at[a.Addr()]) == 0 || len(at[b.Addr()]) == 0 {
+		t.Fatalf("all leases are on one server: %v", at)
+	}
+	if err := b.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Thaw() }()
+	for range 8 {
+		errs := node.Port().Renew(t.Context(), held)
+		for _, n := range at[a.Addr()] {
+			if errs[n] != nil {
+				t.Fatalf("lease of a server that answers: %v", errs[n])
+			}
+		}
+		for _, n := range at[b.Addr()] {
+			if errs[n] == nil || errors.Is(errs[n], partitions.ErrFenced) {
+				t.Fatalf("lease of the server that does not answer: %v", errs[n])
+			}
+		}
+	}
 }
 
 func do(t *testing.T, s *redisserver.Server, command string, args ...any) any {
