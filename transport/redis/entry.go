@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keyhold/keyhold/event"
 )
@@ -96,9 +97,21 @@ func decodeEntry(lane event.LaneRef, id string, fields []any) (event.Envelope, e
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)
 		value, _ := fields[i+1].(string)
+		if name != fieldData {
+			value = plain(value)
+		}
 		set(&e, name, value)
 	}
 	return e, nil
+}
+
+// plain is a text as every store can keep it. Who writes entries by other programs may put anything into them, and what comes of an event is noted with its id, its type
+// and its causes: were those refused, its unit could neither pass it nor halt.
+func plain(text string) string {
+	if utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
+		return text
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 func set(e *event.Envelope, field, value string) {
