@@ -302,8 +302,9 @@ func (r *Relay) stillThere(ctx context.Context, leaving []glance) (there, lost [
 	}
 	for i, a := range answers {
 		switch {
-		case a.Err != nil:
-			return nil, nil, fmt.Errorf("ask for the newest entry of %s: %w", asked[i].Lane, a.Err)
+		case a.Err != nil: // it stays, and fails by itself when it is offered: what else was looked at is not to wait for it
+			remote[i].verdict.look = r.terms.again(remote[i].look, r.cfg.Now(), r.cfg.HealAfter)
+			lost = append(lost, remote[i])
 		case a.Outcome == transport.AppendOK && a.Newest >= remote[i].look.Published:
 			there = append(there, remote[i])
 		default:

@@ -131,7 +131,12 @@ func (r *Relay) serveCategory(ctx context.Context, of parts, category string) er
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, w := range wanted {
+		if err := r.askable(w); err != nil {
+			r.cfg.Logger.Debug("a request of another application is none", "unit", w.Unit, "lane", w.Lane, "error", err)
+			continue
+		}
 		serve := r.serveOne
 		switch {
 		case w.Over:
@@ -139,11 +144,26 @@ func (r *Relay) serveCategory(ctx context.Context, of parts, category string) er
 		case w.Begin:
 			serve = r.serveBeginning
 		}
-		if err := serve(ctx, w); err != nil {
+		err := serve(ctx, w)
+		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return err
 		}
+		if err != nil && !errors.Is(err, errDropped) { // it may be of this one alone: nothing else is to wait for it
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		r.tell("serve what subscribers miss", fmt.Errorf("%d of %d requests: %w", len(failed), len(wanted), failed[0]))
 	}
 	return nil
+}
+
+// askable tells whether a broker can have what a request is about. Whoever wrote it may have other rules for keys than this application.
+func (r *Relay) askable(w transport.Wanted) error {
+	if w.Over {
+		return event.CheckName(w.Unit.Name)
+	}
+	return errors.Join(event.CheckName(w.Unit.Name), r.cfg.Keys.Check(w.Unit.Key), r.nameable(w.Lane))
 }
 
 // serveOne reads the run; one that does not begin right above is nowhere any more.

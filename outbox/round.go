@@ -149,11 +149,20 @@ func (r *Relay) appendSome(ctx context.Context, jobs []*job, of parts, runs []tr
 		}
 		j.appended(answers[i])
 	}
-	if failed == len(sent) {
+	switch {
+	case failed < len(sent):
+		r.pause = rest{}
+	case failed > 1 || r.othersRest(sent[0].lane):
 		r.trouble(ctx, "append to streams", err)
-		return
+	default:
+		r.tell("append to streams", err) // it may be of this lane alone, which rests by itself
 	}
-	r.pause = rest{}
+}
+
+// othersRest reports whether another lane has failed.
+func (r *Relay) othersRest(lane event.LaneRef) bool {
+	_, is := r.resting[lane]
+	return len(r.resting) > 1 || len(r.resting) == 1 && !is
 }
 
 // nameable tells whether a broker can have a stream of that name.
@@ -286,10 +295,17 @@ func (r *Relay) trouble(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil || errors.Is(err, errDropped) {
 		return
 	}
-	if f := r.cfg.Observer.Trouble; f != nil {
-		f(what, err)
-	} else if r.pause.gap == 0 {
-		r.cfg.Logger.Warn("relay: "+what+": tried again", "error", err)
+	if r.pause.gap == 0 || r.cfg.Observer.Trouble != nil {
+		r.tell(what, err)
 	}
 	r.pause = r.pause.longer(r.cfg.Now(), firstPause, longestPause)
+}
+
+// tell tells of something that is tried again.
+func (r *Relay) tell(what string, err error) {
+	if f := r.cfg.Observer.Trouble; f != nil {
+		f(what, err)
+		return
+	}
+	r.cfg.Logger.Warn("relay: "+what+": tried again", "error", err)
 }

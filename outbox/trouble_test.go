@@ -159,6 +159,28 @@ func TestALaneThatFailsIsInTheWayOfNoOther(t *testing.T) {
 	})
 }
 
+// Nothing else is going on, so that each call there is fails: what is committed then is not kept waiting for the next try.
+func TestALaneThatFailsAloneDelaysNobody(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.holder("a")
+		settle()
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Op == "append" && c.Lane == orders {
+				return brokertest.Refused
+			}
+			return brokertest.None
+		})
+		n.Committed(w.commit(1, orders))
+		w.after(time.Minute)
+		for range 20 {
+			w.after(500 * time.Millisecond)
+			n.Committed(w.commit(1, others))
+			w.after(time.Millisecond)
+			w.published(others, 0)
+		}
+	})
+}
+
 func TestABrokerThatIsFullIsTriedAgainNowAndThen(t *testing.T) {
 	inWorld(t, func(w *world) {
 		n := w.holder("a")
@@ -215,6 +237,36 @@ func TestManyLanesThatFailAreLeftAloneForAWhile(t *testing.T) {
 		for _, l := range lanes {
 			w.noted(l, 1)
 		}
+	})
+}
+
+// A lane that is about to leave cannot be asked for: what was lost of others, which are looked at with it, comes back all the same.
+func TestALaneThatCannotLeaveIsInTheWayOfNoOther(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.holder("a", rarely)
+		settle()
+		w.foreign("audit", "order")
+		w.send(n, 1, orders)
+		for _, name := range []string{"shipping", "billing"} {
+			w.pass(name, orders, 0, 1)
+		}
+		w.after(time.Minute)
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Op == "append" && c.Lane == orders {
+				return brokertest.Refused
+			}
+			return brokertest.None
+		})
+		w.after(2 * time.Hour) // it is to leave by now
+		for range 5 {
+			w.send(n, 1, others)
+			w.server.Delete(others)
+			w.after(time.Minute)
+			w.published(others, 0)
+		}
+		w.server.Break(nil)
+		w.after(time.Minute)
+		w.published(orders, 0)
 	})
 }
 
@@ -290,6 +342,48 @@ func TestARunThatCouldNotBeServedIsServedLater(t *testing.T) {
 			if served == 0 || served > 5 {
 				t.Errorf("tried %d times", served)
 			}
+		})
+	}
+}
+
+// Others are served where one is not: its request is none, or what it is to be given cannot be written.
+func TestARequestThatCannotBeServedIsInTheWayOfNoOther(t *testing.T) {
+	for name, unit := range map[string]event.Unit{"no key": {Name: "audit", Key: "a:b"}, "refused": {Name: "audit", Key: "a-1"}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				n := w.holder("a")
+				settle()
+				b := w.foreign("audit", "note")
+				bad := event.LaneRef{Category: "note", Key: unit.Key}
+				n.Committed(w.commit(5, notes))
+				settle()
+				w.server.Cut(notes, 4)
+				w.server.Want(unit, bad, 1)
+				var asked []event.Unit
+				w.server.Break(func(c brokertest.Call) brokertest.Fault {
+					if c.Op == "serve" {
+						asked = append(asked, c.Unit)
+					}
+					if c.Op == "serve" && c.Unit == unit {
+						return brokertest.Refused
+					}
+					return brokertest.None
+				})
+				u := event.Unit{Name: "audit", Key: "k-1"}
+				got, err := b.Port().Acquire(w.Context(), u, 0)
+				w.must("acquire", err)
+				above := []event.Position{{Lane: notes, Sequence: 1}}
+				if _, err := b.Port().Fetch(w.Context(), holding(u, got.Generation), above, 10); err == nil {
+					t.Error("read what is not there")
+				}
+				w.after(4 * time.Second)
+				read, err := b.Port().Fetch(w.Context(), holding(u, got.Generation), above, 10)
+				w.must("fetch", err)
+				w.same("read", places(w.records(notes)[1:]), places(read.Entries))
+				if tried := slices.Contains(asked, unit); tried != (name == "refused") {
+					t.Errorf("asked to serve %v", asked)
+				}
+			})
 		})
 	}
 }

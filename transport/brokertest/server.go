@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -188,6 +189,14 @@ func (s *Server) Cut(lane event.LaneRef, through event.Sequence) {
 	if st := s.mu.streams[lane]; st != nil {
 		st.cut(through)
 	}
+}
+
+// Want is a request for what a unit misses of a lane after a sequence, whoever wrote it.
+func (s *Server) Want(u event.Unit, lane event.LaneRef, after event.Sequence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.asked++
+	s.mu.wanted[place{u, lane}] = transport.Wanted{Unit: u, Lane: lane, After: after, ID: strconv.Itoa(s.mu.asked)}
 }
 
 // Fill has appends refused for want of memory, until it is emptied again.
