@@ -46,6 +46,6 @@
 //
 // # Reading order
 //
-// config.go, app.go, registration.go (what the declarations say), registrar.go (against what the store holds), route.go, doors.go; then
+// config.go, app.go, registration.go (what the declarations say), registrar.go (against what the store holds), route.go, doors.go, pending.go; then
 // the package actors.
 package keyhold

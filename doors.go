@@ -148,9 +148,12 @@ func (a *App) mayHaveGrown(ctx context.Context, lanes []event.LaneRef) {
 	a.committed(ctx, tails)
 }
 
-// PublishTx puts events into a transaction of your own, begun with [App.BeginTx]: they are committed with it, or not at all. Pass
-// all events of a transaction in one call; a second one is refused. What is wrong with an event, its key for
-// instance, is said here, and nothing is put.
+// PublishTx puts events into a transaction of your own: they are committed with it, or not at all. Pass all events of a transaction in one call; a second
+// one is refused. What is wrong with an event, its key for instance, is said here, and nothing is put.
+//
+// A transaction of [App.BeginTx] has them written when it commits. On PostgreSQL it can also be one that your code began by pgx, wrapped by postgres.Tx: there they
+// are written at once, so call it last. You commit it yourself; the events are noticed a quarter of a second later, and at once after [App.Notify]. A commit
+// whose outcome you do not know is yours to look up: the events are delivered if it happened.
 func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
 	r, err := app.live()
 	if err != nil {
@@ -160,20 +163,33 @@ func PublishTx(ctx context.Context, app *App, tx SQL, events ...any) error {
 		return errors.New("publish in transaction: inside a behavior, or Do, use Emit of its context: it commits with its Tx()")
 	}
 	own, ok := tx.(*Tx)
-	if !ok || own.run != r {
-		return fmt.Errorf("publish in transaction: %T was not begun by BeginTx of this application since its start", tx)
+	if ok && own.run != r {
+		return errors.New("publish in transaction: it was not begun by BeginTx of this application since its start")
 	}
 	all, err := r.router.envelopes(ctx, events)
-	if err == nil && len(all) > 0 {
-		c := eventstore.Changes{Publish: all}
-		if err = own.Stage(c); err == nil {
-			for _, growth := range c.AppendGrowth(nil) {
-				own.grows = append(own.grows, growth.Lane)
-			}
+	switch {
+	case err != nil:
+	case !ok:
+		var p *eventstore.Pending
+		if p, err = app.cfg.Store.PublishIn(ctx, tx, all); p != nil {
+			r.pending.add(p)
 		}
+	case len(all) > 0:
+		err = own.stage(all)
 	}
 	if err != nil {
 		return fmt.Errorf("publish in transaction: %w", err)
+	}
+	return nil
+}
+
+func (t *Tx) stage(events []event.Envelope) error {
+	c := eventstore.Changes{Publish: events}
+	if err := t.Stage(c); err != nil {
+		return err
+	}
+	for _, growth := range c.AppendGrowth(nil) {
+		t.grows = append(t.grows, growth.Lane)
 	}
 	return nil
 }

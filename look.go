@@ -76,6 +76,7 @@ func (r *running) look(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
+		r.lookPending(ctx)
 		switch err := r.lookOnce(ctx); {
 		case ctx.Err() != nil:
 			return

@@ -32,6 +32,7 @@ type running struct {
 
 	subscriptions []transport.Subscription
 	acts          acts
+	pending       pending
 	jobs          *jobs
 	rousing       *lifecycle.Group // of the application
 

@@ -12,6 +12,8 @@ var (
 	ErrClosed = errors.New("store is not open")
 	// ErrNoSQL: the store has no SQL. Use the sqlite store where a unit of work writes tables of its own.
 	ErrNoSQL = errors.New("this store has no SQL: a transaction needs one that has, such as sqlite.Open")
+	// ErrOtherTx: a transaction is none of this store's database, or of no kind that the store can write into.
+	ErrOtherTx = errors.New("the transaction is not of this store")
 	// ErrStale: the fence refused; somebody else owns the unit or the store now. Drop everything held of it.
 	ErrStale = errors.New("stale owner")
 	// ErrVersionConflict is what a [*VersionError] is.

@@ -112,6 +112,22 @@ type Beginner interface {
 	// [Tx.SQL], or inside [Tx.Commit]. who names the caller in messages. A unit of work belongs to the start in which it
 	// was begun: after a Stop it commits nothing, also when the store was started again.
 	Begin(who string) Tx
+	// PublishIn writes events into a transaction that the application began on the same database with a driver of its own, and that an adapter
+	// wrapped for this: postgres.Tx. It is the application that commits it, or rolls it back; the events are there then, or not. It can
+	// be done once in a transaction ([ErrStaged]), as its last statement: from here to its end others wait who write to the same lanes.
+	//
+	// Any other transaction gives [ErrOtherTx]: one of another database, or of a kind that the store cannot write into. An error leaves the transaction as it was,
+	// unless it was over ([ErrEnded]), or ctx ended, or the database has taken it back: then only a rollback can follow. Otherwise the errors are those of [Tx.Commit].
+	//
+	// What it gives tells when the transaction is over, which nobody else says; nil where there were no events.
+	PublishIn(ctx context.Context, tx SQL, events []event.Envelope) (*Pending, error)
+}
+
+// Pending is what was written into a transaction of the application's own.
+type Pending struct {
+	Lanes []event.LaneRef // that grow when it commits
+	// Over reports whether the transaction has ended, and whether it may have been committed then.
+	Over func(ctx context.Context) (over, committed bool, err error)
 }
 
 // Tx is one unit of work. It is used by one goroutine at a time and ends with Commit or Rollback.

@@ -7,11 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/transport/inline"
+	"github.com/keyhold/keyhold/transport/local"
 )
 
 // The samples of publishing.md: a grocer whose prices are events.
@@ -83,6 +87,78 @@ func TestPricesArePublished(t *testing.T) {
 	if err != nil || label.Cents != 430 {
 		t.Errorf("the label says %v, %v", label, err)
 	}
+}
+
+func TestPricesArePublishedInATransactionOfPgx(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	database := postgresserver.Database(t)
+	store := postgres.New(postgres.Config{URL: database, Schema: "grocer", Setup: func(ctx context.Context, db eventstore.SQL) error {
+		_, err := db.ExecContext(ctx, `CREATE TABLE public.prices (item TEXT, cents INTEGER); INSERT INTO public.prices VALUES ('tea', 400)`)
+		return err
+	}})
+	app := keyhold.New(keyhold.Config{Name: "grocer", Store: store, Transport: local.New(), Logger: slog.New(slog.DiscardHandler)})
+	heard := make(chan int, 100)
+	app.Register(keyhold.Category{Name: "price", Key: "item", Events: []keyhold.EventType{keyhold.EventOf[PriceSet]()}})
+	app.Register(keyhold.Handler[struct{}]{
+		Name: "crier", Categories: []string{"price"}, SequentialBy: "item", New: func(string) struct{} { return struct{}{} },
+		On: keyhold.Behavior[struct{}]{keyhold.On(func(_ struct{}, _ keyhold.Context, e PriceSet) error {
+			heard <- e.Cents
+			return nil
+		})},
+	})
+	if err := app.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer app.Stop(context.Background())
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := publishInPgx(ctx, app, pool); err != nil {
+		t.Fatal(err)
+	}
+	if cents := <-heard; cents != 450 {
+		t.Errorf("heard %d", cents)
+	}
+	var cents int
+	if err := pool.QueryRow(ctx, `SELECT cents FROM prices WHERE item = 'tea'`).Scan(&cents); err != nil || cents != 450 {
+		t.Errorf("the row says %d, %v", cents, err)
+	}
+
+	tx, err := pool.Begin(ctx) // and now nobody calls Notify
+	if err == nil {
+		err = keyhold.PublishTx(ctx, app, postgres.Tx(tx), PriceSet{Item: "tea", Cents: 460})
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cents := <-heard; cents != 460 {
+		t.Errorf("heard %d", cents)
+	}
+}
+
+func publishInPgx(ctx context.Context, app *keyhold.App, pool *pgxpool.Pool) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx) // does nothing after Commit
+	if _, err := tx.Exec(ctx, `UPDATE prices SET cents = $1 WHERE item = $2`, 450, "tea"); err != nil {
+		return err
+	}
+	if err := keyhold.PublishTx(ctx, app, postgres.Tx(tx), PriceSet{Item: "tea", Cents: 450}); err != nil { // last, and all events in one call
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	app.Notify() // without it the event is noticed a quarter of a second later
+	return nil
 }
 
 func publishAlone(ctx context.Context, app *keyhold.App) error {

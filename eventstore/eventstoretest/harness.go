@@ -18,8 +18,16 @@ type Harness struct {
 	Reopen func() eventstore.Store
 	// Postgres: the store's SQL is that of PostgreSQL, where it has any; else it is SQLite's.
 	Postgres bool
+	// Own begins a transaction of the application's own on the database of Store, by a driver of its own, wrapped for PublishIn. nil where there are none.
+	Own func() Own
 	// Crash ends Store as kill -9 would: it does nothing more, and its ownership is free. nil: it is stopped instead.
 	Crash func()
+}
+
+// Own is a transaction of the application's own.
+type Own struct {
+	eventstore.SQL
+	Commit, Rollback func() error
 }
 
 // check is one behaviour.
@@ -48,6 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Registry", registry},
 		{"Tx", unitsOfWork},
 		{"SQL", sqlChecks},
+		{"Transactions of the application", ownTransactions},
 		{"Parked", parkedEvents},
 		{"Suspects", suspects},
 		{"Tried", attempts},

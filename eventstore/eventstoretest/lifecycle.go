@@ -204,6 +204,7 @@ func (f *fixture) everyMethod(s eventstore.Store, ctx context.Context, want erro
 			_, err := s.Begin("closed").Commit(ctx, eventstore.Changes{Publish: f.events("order", "a", 1)})
 			return err
 		},
+		"PublishIn":    func() error { _, err := s.PublishIn(ctx, nil, f.events("order", "a", 1)); return err },
 		"ReadStream":   func() error { _, err := s.ReadStream(ctx, order7, 0, 1); return err },
 		"ReadSnapshot": func() error { _, err := s.ReadSnapshot(ctx, order7); return err },
 		"ReadReply":    func() error { _, err := s.ReadReply(ctx, order7, "c-1"); return err },

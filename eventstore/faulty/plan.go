@@ -14,6 +14,7 @@ const (
 	Start             Call = "Start"
 	SQL               Call = "SQL"
 	Commit            Call = "Commit"
+	PublishIn         Call = "PublishIn"
 	ReadStream        Call = "ReadStream"
 	ReadSnapshot      Call = "ReadSnapshot"
 	ReadReply         Call = "ReadReply"

@@ -116,6 +116,11 @@ func (s *Store) Begin(who string) eventstore.Tx {
 	return &tx{Tx: s.inner.Begin(who), store: s, who: who}
 }
 
+// PublishIn writes into a transaction of the application's, unless the plan has a fault for it.
+func (s *Store) PublishIn(ctx context.Context, tx eventstore.SQL, events []event.Envelope) (*eventstore.Pending, error) {
+	return call(ctx, s, PublishIn, func() (*eventstore.Pending, error) { return s.inner.PublishIn(ctx, tx, events) })
+}
+
 type tx struct {
 	eventstore.Tx
 	store *Store

@@ -368,6 +368,10 @@ type sqlTx struct{ eventstore.Tx }
 
 func (s sqlStore) Begin(who string) eventstore.Tx { return sqlTx{s.Store.Begin(who)} }
 
+func (sqlStore) PublishIn(context.Context, eventstore.SQL, []event.Envelope) (*eventstore.Pending, error) {
+	return nil, nil
+}
+
 func (sqlTx) SQL(context.Context) (eventstore.SQL, error) { return nil, nil }
 
 func TestSQLFailsByPlan(t *testing.T) {
@@ -375,7 +379,17 @@ func TestSQLFailsByPlan(t *testing.T) {
 	s := faulty.Wrap(sqlStore{memory.Open()}, faulty.All(
 		faulty.Nth(faulty.SQL, 1, faulty.Fault{Before: errBoom}),
 		faulty.Nth(faulty.SQL, 2, faulty.Fault{After: errBoom}),
+		faulty.Nth(faulty.PublishIn, 1, faulty.Fault{Before: errBoom}),
+		faulty.Nth(faulty.PublishIn, 2, faulty.Fault{After: errBoom}),
 	))
+	for range 2 {
+		if _, err := s.PublishIn(t.Context(), nil, nil); !errors.Is(err, errBoom) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if _, err := s.PublishIn(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if _, err := s.Begin("test").SQL(t.Context()); !errors.Is(err, errBoom) {
 			t.Fatalf("got %v", err)

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -106,6 +107,19 @@ func (s *Store) Begin(string) eventstore.Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return &tx{store: s, generation: s.generation}
+}
+
+// PublishIn implements [eventstore.Beginner]: there is no transaction that it could write into.
+func (s *Store) PublishIn(ctx context.Context, tx eventstore.SQL, _ []event.Envelope) (*eventstore.Pending, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.generation == 0 {
+		return nil, eventstore.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: a %T cannot be written into: memory has no transactions of an application's own", eventstore.ErrOtherTx, tx)
 }
 
 // read runs f with the data, which f may not change; copying what it found is left to the caller, after read.

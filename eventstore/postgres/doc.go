@@ -47,6 +47,7 @@
 //
 // migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go
 // and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), outcome.go (what
-// became of it), door.go (the application's SQL), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an
+// became of it), door.go (the application's SQL), publishin.go and guest.go (transactions that the application
+// began itself), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an
 // operator share, attach.go the operator's way in; relay.go, passing.go and adoption.go are for what publishes records to a broker.
 package postgres

@@ -44,8 +44,13 @@ func (s *script) get(query string, args []any, done func(found bool) error, into
 	})
 }
 
+// sender is a connection, or a transaction on one.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // run sends the statements and reads the answers, up to the first error. The script is empty then.
-func (s *script) run(ctx context.Context, conn *pgx.Conn) error {
+func (s *script) run(ctx context.Context, conn sender) error {
 	if len(s.reads) == 0 {
 		return nil
 	}

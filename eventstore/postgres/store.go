@@ -54,7 +54,8 @@ type opened struct {
 	side    *pgxpool.Pool // for what must not wait for a unit of work
 	lanes   *laneIDs
 	readers *readers
-	reader  *sql.DB // the application's
+	reader  *sql.DB                // the application's
+	home    atomic.Pointer[string] // the schema of the tables, quoted, once somebody has asked
 
 	hands  hands
 	forced context.Context // of all that is under way: over when Stop has lost its patience

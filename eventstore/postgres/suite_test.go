@@ -31,8 +31,29 @@ func TestStoreKeepsThePromisesOfThePort(t *testing.T) {
 				return last
 			},
 			Crash: func() { crash(t, last) },
+			Own:   func() eventstoretest.Own { return ownTx(t, beginOwn(t, config)) },
 		}
 	})
+}
+
+// beginOwn begins a transaction as an application does by pgx.
+func beginOwn(t *testing.T, c Config) pgx.Tx {
+	t.Helper()
+	r, err := c.resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := session(t, r).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func ownTx(t *testing.T, tx pgx.Tx) eventstoretest.Own {
+	return eventstoretest.Own{
+		SQL: Tx(tx), Commit: func() error { return tx.Commit(t.Context()) }, Rollback: func() error { return ignoreClosed(tx.Rollback(context.Background())) },
+	}
 }
 
 // place gives an empty schema of its own in a database that the tests of this binary share.

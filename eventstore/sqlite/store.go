@@ -16,6 +16,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -248,6 +249,17 @@ func (s *Store) Reader() *sql.DB {
 // messages.
 func (s *Store) BeginTx(ctx context.Context, who string) (*eventstore.UserTx, error) {
 	return eventstore.BeginUserTx(ctx, s, who)
+}
+
+// PublishIn implements [eventstore.Beginner]: there is one connection that writes, so a transaction of another cannot be written into.
+func (s *Store) PublishIn(ctx context.Context, tx eventstore.SQL, _ []event.Envelope) (*eventstore.Pending, error) {
+	if s.opened.Load() == nil {
+		return nil, eventstore.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: a %T cannot be written into on SQLite: begin it by BeginTx", eventstore.ErrOtherTx, tx)
 }
 
 func (s *Store) read(ctx context.Context, f func(*readers) error) error {
