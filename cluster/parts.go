@@ -23,7 +23,7 @@ type parts struct {
 		held   map[event.Part]event.Generation
 		left   map[event.Part]bool             // of those held: whoever had it before did not give it back
 		floor  map[event.Part]event.Generation // that the next acquisition must be above: the store has it
-		free   map[event.Part]bool             // this node is second for it, and found it free the last time
+		free   map[event.Part]time.Time        // this node only stands by for it and finds it free, since when
 		until  map[event.Part]time.Time        // somebody's lease lasts, as this node saw it last
 		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
 		going  map[event.Part]bool             // asked for by whoever ranks first
@@ -34,7 +34,7 @@ type parts struct {
 func newParts(n *Node) *parts {
 	p := &parts{n: n}
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
-	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]bool{}, map[event.Part]time.Time{}, map[event.Part]bool{}
+	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]time.Time{}, map[event.Part]time.Time{}, map[event.Part]bool{}
 	p.mu.until, p.mu.left = map[event.Part]time.Time{}, map[event.Part]bool{}
 	p.mu.lost = map[event.Part]event.Generation{}
 	return p
@@ -168,7 +168,8 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 		}
 		return soon
 	}
-	try := p.look(asked, left, ranks)
+	try, next := p.look(asked, left, ranks)
+	soon = min(soon, next)
 	for i, part := range asked {
 		if ranks[part] == 0 && left[i] > 0 {
 			soon = min(soon, left[i]+time.Millisecond)
@@ -188,14 +189,24 @@ func (p *parts) isHeld(part event.Part) bool {
 	return p.n.cfg.Now().Before(p.mu.until[part])
 }
 
-// look takes note of what was found and gives the parts to go for.
-func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.Part]int) (try []event.Part) {
+// standby is for how long a part must be free until a node goes for it that is not the first for it. The first looks once in a heartbeat: one that took what
+// it had just handed over would have it hand over for ever.
+func (p *parts) standby() time.Duration { return p.n.traits.Heartbeat + p.n.traits.Heartbeat/2 }
+
+// look takes note of what was found and gives the parts to go for, and when to look again.
+func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.Part]int) (try []event.Part, soon time.Duration) {
 	now := p.n.cfg.Now()
+	soon = p.n.traits.Heartbeat
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for part := range p.mu.wanted {
 		if r, ok := ranks[part]; !ok || r > 0 {
 			delete(p.mu.wanted, part)
+		}
+	}
+	for part := range p.mu.free {
+		if r, ok := ranks[part]; !ok || r == 0 {
+			delete(p.mu.free, part)
 		}
 	}
 	for i, part := range asked {
@@ -207,16 +218,27 @@ func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.P
 			if _, known := p.mu.wanted[part]; !known {
 				p.mu.wanted[part] = now
 			}
-		case free && p.mu.free[part]: // for a heartbeat, and the first has not come
-			try = append(try, part)
+		case free:
+			since, known := p.mu.free[part]
+			if !known {
+				since = now
+				p.mu.free[part] = now
+			}
+			if left := since.Add(p.standby()).Sub(now); left > 0 {
+				soon = min(soon, left)
+			} else { // and the first has not come
+				try = append(try, part)
+			}
 		}
-		p.mu.free[part] = free && ranks[part] > 0
+		if !free {
+			delete(p.mu.free, part)
+		}
 		p.mu.until[part] = now.Add(left[i])
 		if free {
 			delete(p.mu.wanted, part)
 		}
 	}
-	return try
+	return try, soon
 }
 
 // acquire goes for parts: leases first, then their rows in the store, then they are held. It reports whether some are to be tried again soon.
@@ -299,6 +321,7 @@ func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time, unclean
 	p.mu.held[part], p.mu.left[part] = h.Generation, unclean
 	delete(p.mu.wanted, part)
 	delete(p.mu.going, part)
+	delete(p.mu.free, part)
 	p.mu.Unlock()
 	p.n.keeper.Add(h, sent, p)
 	p.n.cfg.Relay.Hold(part, h.Generation)
