@@ -61,8 +61,10 @@ func (p *port) unmark(ctx context.Context, t *tenure) (removed bool, err error) 
 func (p *port) remark(ctx context.Context, t *tenure) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.t.cfg.Timeout)
 	defer cancel()
-	_, err := p.busyCommand(ctx, t, "sadd")
-	return err
+	if _, err := p.c.servers.run(ctx, onWork, put(t.busy, true, t.unit.Key)); err != nil {
+		return fmt.Errorf("put %s back into %s: %w", t.unit.Key, t.busy, outcome(err))
+	}
+	return nil
 }
 
 func (p *port) busyCommand(ctx context.Context, t *tenure, command string) (bool, error) {

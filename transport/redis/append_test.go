@@ -175,7 +175,16 @@ func TestALaneThatCannotBeReadFailsAlone(t *testing.T) {
 // A server that is full: nothing is published, and everything else goes on, or nobody could ever make room.
 func TestAFullServerTakesNoEntriesAndEverythingElse(t *testing.T) {
 	t.Parallel()
-	w := newScene(t, redisserver.Options{})
+	for name, cluster := range map[string]bool{"standalone": false, "cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takesEverythingButEntries(t, newScene(t, redisserver.Options{Cluster: cluster}))
+		})
+	}
+}
+
+func takesEverythingButEntries(t *testing.T, w *scene) {
+	t.Helper()
 	tr := w.connected(t)
 	published(t, tr, orders, 1, 5)
 	other := event.LaneRef{Category: "order", Key: "k-2"}

@@ -414,11 +414,11 @@ func (p *publication) index(ctx context.Context) {
 	var of [][]int
 	for category, all := range runs {
 		index := mustName(p.c.names, event.Name{Kind: event.NameIndex, Owner: category})
-		args := []any{"sadd", index}
+		one := put(index, true)
 		for _, i := range all {
-			args = append(args, p.runs[i].Lane.Key)
+			one.args = append(one.args, p.runs[i].Lane.Key)
 		}
-		calls, of = append(calls, &call{keys: []string{index}, args: args}), append(of, all)
+		calls, of = append(calls, one), append(of, all)
 	}
 	p.c.servers.runAll(ctx, onWork, calls)
 	for n := range calls {

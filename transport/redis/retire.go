@@ -194,10 +194,10 @@ func (t *Transport) retireStepwise(ctx context.Context, c *connection, all []*re
 	for _, r := range all {
 		leaving[r] = r.answer == nil
 	}
-	c.indexed(ctx, all, "srem", func(r *retirement) bool { return leaving[r] })
+	c.indexed(ctx, all, false, func(r *retirement) bool { return leaving[r] })
 	held = append(held, c.retire(ctx, all, "delete", t.storeID())...)
 	live := c.live(ctx, all, leaving)
-	c.indexed(ctx, all, "sadd", func(r *retirement) bool { return live[r] })
+	c.indexed(ctx, all, true, func(r *retirement) bool { return live[r] })
 	c.markHolders(ctx, held)
 }
 
@@ -264,12 +264,16 @@ func (c *connection) live(ctx context.Context, all []*retirement, left map[*reti
 }
 
 // indexed adds keys to indexes, or removes them.
-func (c *connection) indexed(ctx context.Context, all []*retirement, command string, which func(*retirement) bool) {
+func (c *connection) indexed(ctx context.Context, all []*retirement, add bool, which func(*retirement) bool) {
 	var calls []*call
 	var of []*retirement
 	for _, r := range all {
 		if which(r) {
-			calls, of = append(calls, &call{keys: []string{r.index}, args: []any{command, r.index, r.lane.Lane.Key}}), append(of, r)
+			one := &call{keys: []string{r.index}, args: []any{"srem", r.index, r.lane.Lane.Key}}
+			if add {
+				one = put(r.index, true, r.lane.Lane.Key)
+			}
+			calls, of = append(calls, one), append(of, r)
 		}
 	}
 	c.servers.runAll(ctx, onWork, calls)

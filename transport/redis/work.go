@@ -16,7 +16,7 @@ const (
 	markKeys   = 5000
 )
 
-var scriptHalted = newScript("halted")
+var scriptPut = newScript("put")
 
 // Mark implements [transport.Work].
 func (t *Transport) Mark(ctx context.Context, units []event.Unit) error {
@@ -209,6 +209,11 @@ func (c *connection) leases(ctx context.Context, units []event.Unit, left []time
 	return nil
 }
 
+// put puts members into a set, or takes them out, also where memory is full.
+func put(set string, in bool, members ...any) *call {
+	return &call{script: scriptPut, keys: []string{set}, args: append([]any{flag(in)}, members...)}
+}
+
 // Halted implements [transport.Work].
 func (t *Transport) Halted(ctx context.Context, u event.Unit, halted bool) error {
 	c := t.conn.Load()
@@ -219,11 +224,7 @@ func (t *Transport) Halted(ctx context.Context, u event.Unit, halted bool) error
 	if err != nil {
 		return err
 	}
-	on := "0"
-	if halted {
-		on = "1"
-	}
-	if _, err := c.servers.run(ctx, onWork, &call{script: scriptHalted, keys: []string{set}, args: []any{on, u.Key}}); err != nil {
+	if _, err := c.servers.run(ctx, onWork, put(set, halted, u.Key)); err != nil {
 		return fmt.Errorf("note that %s is halted: %w", u, err)
 	}
 	return nil
