@@ -44,6 +44,25 @@ func (s *script) get(query string, args []any, done func(found bool) error, into
 	})
 }
 
+// each adds a query, for every row of which row is called.
+func (s *script) each(query string, args []any, row func(rows) error) {
+	s.batch.Queue(query, args...)
+	s.reads = append(s.reads, func(r pgx.BatchResults) error {
+		found, err := r.Query()
+		if err != nil {
+			return err
+		}
+		defer found.Close()
+		for found.Next() {
+			if err := row(found); err != nil {
+				return err
+			}
+		}
+		found.Close()
+		return found.Err()
+	})
+}
+
 // sender is a connection, or a transaction on one.
 type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults

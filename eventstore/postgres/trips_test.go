@@ -107,4 +107,21 @@ func TestRoundTripsOfAUnitOfWork(t *testing.T) {
 		least = min(least, counted(noted))
 	}
 	d.same("a note of what is published", least, int64(3))
+
+	// What a unit that moves waits for: a transaction begins, rows are raised and what is known is read, it commits.
+	generation := event.Generation(5)
+	raised := func() {
+		generation++
+		lanes := []event.LaneRef{orders}
+		_, err := d.store.Raise(d.Context(), []eventstore.Ask{
+			{Unit: shipping, Generation: generation, Lanes: lanes}, {Unit: event.Unit{Name: "billing", Key: shipping.Key}, Generation: generation, Lanes: lanes},
+		})
+		d.must(err)
+	}
+	raised()
+	least = 1 << 40
+	for range 5 {
+		least = min(least, counted(raised))
+	}
+	d.same("two units that are raised", least, int64(3))
 }

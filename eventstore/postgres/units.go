@@ -45,10 +45,14 @@ func (s *Store) Raise(ctx context.Context, asked []eventstore.Ask) ([]eventstore
 					return nil
 				})
 		}
+		questions, stopped := aboutUnits(asked, found)
+		for _, q := range questions { // in the same round trip: a unit that moves waits for it
+			raise.each(q.query, q.args, q.row)
+		}
 		if err := raise.run(c.ctx, c.conn); err != nil {
 			return err
 		}
-		return recoverUnits(ctx, c, asked, found)
+		return recoverStopped(ctx, c, found, *stopped)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("raise units: %w", err)
@@ -56,11 +60,30 @@ func (s *Store) Raise(ctx context.Context, asked []eventstore.Ask) ([]eventstore
 	return found, nil
 }
 
-// recoverUnits fills in what is known of the units asked for. It asks for all of them at once; only those in whose way something stands
-// cost more.
+// recoverUnits fills in what is known of the units asked for.
 func recoverUnits(ctx context.Context, q queryer, asked []eventstore.Ask, found []eventstore.Recovered) error {
+	questions, stopped := aboutUnits(asked, found)
+	for _, ask := range questions {
+		if err := each(ctx, q, ask.query, ask.args, ask.row); err != nil {
+			return err
+		}
+	}
+	return recoverStopped(ctx, q, found, *stopped)
+}
+
+// question is a query, and who takes its rows.
+type question struct {
+	query string
+	args  []any
+	row   func(rows) error
+}
+
+// aboutUnits gives the questions that fill in what is known of units, of all of them at once, and the places of those in whose way something stands: these
+// cost more ([recoverStopped]).
+func aboutUnits(asked []eventstore.Ask, found []eventstore.Recovered) (questions []question, stopped *[]int) {
+	stopped = new([]int)
 	if len(asked) == 0 {
-		return nil
+		return nil, stopped
 	}
 	var names, keys []string
 	var at []int32
@@ -78,8 +101,8 @@ func recoverUnits(ctx context.Context, q queryer, asked []eventstore.Ask, found 
 			places = append(places, [2]int{i, j})
 		}
 	}
-	var stopped []int
-	err := each(ctx, q, `SELECT a.i, coalesce(u.generation, 0),
+	return []question{{
+		`SELECT a.i, coalesce(u.generation, 0),
 			EXISTS (SELECT 1 FROM keyhold_halts h WHERE h.name = a.name AND h.key = a.key)
 			OR EXISTS (SELECT 1 FROM keyhold_pauses p WHERE p.name = a.name AND p.key IN (a.key, ''))
 			OR EXISTS (SELECT 1 FROM keyhold_parked p WHERE p.name = a.name AND p.key = a.key)
@@ -87,35 +110,36 @@ func recoverUnits(ctx context.Context, q queryer, asked []eventstore.Ask, found 
 			OR EXISTS (SELECT 1 FROM keyhold_tried t WHERE t.name = a.name AND t.key = a.key)
 		FROM unnest($1::int4[], $2::text[], $3::text[]) AS a (i, name, key)
 		LEFT JOIN keyhold_units u ON u.name = a.name AND u.key = a.key`, []any{at, names, keys}, func(row rows) error {
-		var i int
-		var g event.Generation
-		var something bool
-		if err := row.Scan(&i, &g, &something); err != nil {
-			return err
-		}
-		found[i].Generation = g
-		if something {
-			stopped = append(stopped, i)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := each(ctx, q, `SELECT a.i, c.sequence, c.event_id FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[], $5::text[]) AS a (i, category, key, lane, name)
+			var i int
+			var g event.Generation
+			var something bool
+			if err := row.Scan(&i, &g, &something); err != nil {
+				return err
+			}
+			found[i].Generation = g
+			if something {
+				*stopped = append(*stopped, i)
+			}
+			return nil
+		},
+	}, {
+		`SELECT a.i, c.sequence, c.event_id FROM unnest($1::int4[], $2::text[], $3::text[], $4::int2[], $5::text[]) AS a (i, category, key, lane, name)
 		JOIN keyhold_lanes n ON n.category = a.category AND n.key = a.key AND n.lane = a.lane
 		JOIN keyhold_checkpoints c ON c.name = a.name AND c.lane = n.id`, append(lanes.args(), lanes.names), func(row rows) error {
-		var i int
-		var p event.Position
-		if err := row.Scan(&i, &p.Sequence, &p.EventID); err != nil {
-			return err
-		}
-		to := &found[places[i][0]].Checkpoints[places[i][1]]
-		to.Sequence, to.EventID = p.Sequence, p.EventID
-		return nil
-	}); err != nil {
-		return err
-	}
+			var i int
+			var p event.Position
+			if err := row.Scan(&i, &p.Sequence, &p.EventID); err != nil {
+				return err
+			}
+			to := &found[places[i][0]].Checkpoints[places[i][1]]
+			to.Sequence, to.EventID = p.Sequence, p.EventID
+			return nil
+		},
+	}}, stopped
+}
+
+// recoverStopped fills in what stands in the way of units.
+func recoverStopped(ctx context.Context, q queryer, found []eventstore.Recovered, stopped []int) error {
 	slices.Sort(stopped)
 	for _, i := range stopped {
 		if err := recoverStanding(ctx, q, &found[i]); err != nil {
