@@ -9,7 +9,7 @@ import (
 // Changes is everything that one unit of work changes, as data. The zero value changes nothing.
 //
 // A store applies it in this order, so that locks are held as briefly as possible: what the application did through
-// SQL came first; then replies, snapshots, halts and what is set aside; last, in this order, the fences, the checkpoints in
+// SQL came first; then what is taken in, in order of (category, key, source); replies, snapshots, halts and what is set aside; last, in this order, the fences, the checkpoints in
 // lane order, and the lanes' counters in lane order, from which the sequences of the events are drawn.
 // Any refusal rolls the whole unit of work back.
 type Changes struct {
@@ -38,6 +38,8 @@ type Changes struct {
 	Suspect *Suspect // of the fence's unit: counts a row that was set aside among what may have ended the process
 	Tried   *Tried   // of the fence's unit: takes the place of what was known of attempts at its next event
 	Untry   bool     // forgets that
+
+	Take []Take // streams of other programs that were taken in, one for each; what came of them is in Publish
 
 	Projection *ProjectionStep // what a build of a projection did: its position moved, by compare-and-set
 }

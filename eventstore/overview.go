@@ -62,8 +62,10 @@ type HandlerOverview struct {
 // CategoryOverview is how a category stands.
 type CategoryOverview struct {
 	Category
-	Partitions uint64 // lanes
-	Records    uint64 // ever drawn
+	Partitions uint64    // lanes
+	Records    uint64    // ever drawn
+	Lost       uint64    // entries of streams that are taken in which were gone before that
+	LostAt     time.Time // when some were last found to be; zero = never
 }
 
 // PartitionQuery selects partitions.

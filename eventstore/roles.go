@@ -86,7 +86,7 @@ type Lanes interface {
 	// entity kind has for it, in lane order after the lane given (a zero lane for the first page), up to limit. Lanes of units that are halted
 	// or paused, for themselves or with their handler, are left out. It is for a start or a takeover, not for a hot path: its cost grows with the number of lanes.
 	Unpassed(ctx context.Context, name, category string, after event.LaneRef, limit int) ([]event.LaneRef, error)
-	// Purge deletes, in batches of at most limit, replies older than before, and records older than before that every handler
+	// Purge deletes, in batches of at most limit, replies and ids of events taken in ([Intake]) that are older than before, and records older than before that every handler
 	// registered for their category has passed, that belong to no entity's stream and that no dead letter or parked event refers to: what a
 	// handler set aside stays. Handlers that keep their checkpoints in another store have a record once it is noted as published; until then it stays for them.
 	//
@@ -95,7 +95,7 @@ type Lanes interface {
 	// it was, and it is not among the Abandoned. Later purges do not look at it until everything below it is gone; then it is
 	// deleted as soon as every handler has passed it.
 	//
-	// It returns how many records and replies it deleted or emptied; 0 = done.
+	// It returns how many records, replies and ids it deleted or emptied; 0 = done.
 	Purge(ctx context.Context, before time.Time, limit int) (int, error)
 }
 

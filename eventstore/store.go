@@ -31,6 +31,7 @@ type Store interface {
 	ProjectionBuilds
 	Relays
 	Divergences
+	Intake
 }
 
 // Operations is a store as an operator needs it: read it, and act on what is stopped. It works beside the process that owns the store.

@@ -24,7 +24,7 @@ func CheckLimit(limit int) error {
 func (c *Changes) Validate() error {
 	for _, err := range [...]error{
 		c.Fence.validate(), c.validateAppends(), c.validateEvents(c.Publish, "publish"), c.validateAdvances(),
-		c.validateState(), c.validateHalts(), c.validateDead(), c.validateParked(), c.validateSettle(), c.validateSuspect(), c.validateTried(), c.Projection.validate(),
+		c.validateState(), c.validateHalts(), c.validateDead(), c.validateParked(), c.validateSettle(), c.validateSuspect(), c.validateTried(), c.validateTakes(), c.Projection.validate(),
 	} {
 		if err != nil {
 			return err

@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Relayed starts", relayedStarts},
 		{"Lists", listed},
 		{"Foreign handlers", foreignHandlers},
+		{"Intake", intakes},
 		{"Projections", projections},
 		{"Projections with SQL", append(projectionSQL, droppingSQL...)},
 	}

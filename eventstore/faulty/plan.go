@@ -51,6 +51,7 @@ const (
 	Diverge           Call = "Diverge"
 	ListDiverged      Call = "ListDiverged"
 	Adopt             Call = "Adopt"
+	Taken             Call = "Taken"
 )
 
 // Op is one call of a method.

@@ -47,3 +47,7 @@ func (s *Store) ListDiverged(ctx context.Context, after event.LaneRef, limit int
 func (s *Store) Adopt(ctx context.Context, seen event.Position, actor, reason string) (eventstore.ActRecord, error) {
 	return call(ctx, s, Adopt, func() (eventstore.ActRecord, error) { return s.inner.Adopt(ctx, seen, actor, reason) })
 }
+
+func (s *Store) Taken(ctx context.Context, asked []eventstore.TakenAsk) ([]eventstore.Taken, error) {
+	return call(ctx, s, Taken, func() ([]eventstore.Taken, error) { return s.inner.Taken(ctx, asked) })
+}

@@ -93,6 +93,9 @@ func (d *data) check(c *eventstore.Changes) error {
 	if s := c.Settle; s != nil && !d.isDue(c.Fence.Unit, s.AsideRef) {
 		return fmt.Errorf("settle %s #%d of %q: %w", s.Lane, s.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
 	}
+	if err := d.checkTakes(c.Take); err != nil {
+		return err
+	}
 	if p := d.behindNothing(c); p != nil {
 		return fmt.Errorf("park %s #%d of %q: nothing of its category is parked: %w", p.Lane, p.Sequence, c.Fence.Unit, eventstore.ErrAsideMoved)
 	}
@@ -113,6 +116,7 @@ func (d *data) version(s event.Stream) uint64 {
 // apply makes c part of the data, and adds to done what it drew; check has passed.
 func (d *data) apply(c *eventstore.Changes, storeID string, done *eventstore.Committed) {
 	d.applyState(c)
+	d.applyTakes(c.Take)
 	d.applyAsides(c)
 	if len(c.Advance) > 0 {
 		d.moved[c.Fence.Unit.Name] = now()

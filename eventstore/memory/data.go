@@ -25,6 +25,7 @@ type data struct {
 
 	toRelay
 	setAside
+	intake
 	tried  map[event.Unit]eventstore.Tried // void ones included
 	pauses map[event.Unit]eventstore.Pause // key "" = of a whole handler
 	moved  map[string]time.Time            // when a handler last passed something
@@ -93,6 +94,7 @@ func newData() data {
 		abandoned:   make(map[place]eventstore.Abandoned),
 		toRelay:     newToRelay(),
 		setAside:    newSetAside(),
+		intake:      newIntake(),
 		tried:       make(map[event.Unit]eventstore.Tried),
 		pauses:      make(map[event.Unit]eventstore.Pause),
 		moved:       make(map[string]time.Time),

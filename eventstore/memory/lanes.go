@@ -43,6 +43,7 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 	err := s.change(ctx, func(d *data) error {
 		purged = d.purgeRecords(before, limit)
 		purged += d.purgeReplies(before, limit-purged)
+		purged += d.purgeTaken(before, limit-purged)
 		return nil
 	})
 	return purged, err

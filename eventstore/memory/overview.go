@@ -43,6 +43,7 @@ func (d *data) categoryOverview(c eventstore.Category) eventstore.CategoryOvervi
 			o.Records += uint64(l.tail)
 		}
 	}
+	d.lostEntries(&o)
 	return o
 }
 

@@ -45,7 +45,7 @@ func (w *work) apply() error {
 	w.begin()
 	w.fence()
 	w.checkVersions()
-	if w.setsAside() || w.changes.Projection != nil {
+	if w.setsAside() || w.changes.Projection != nil || len(w.changes.Take) > 0 {
 		if err := w.aside(); err != nil {
 			return err
 		}
@@ -155,6 +155,9 @@ func (w *work) aside() error {
 		if err := w.checkCheckpoint(&w.changes.Advance[i]); err != nil {
 			return err
 		}
+	}
+	if err := w.take(); err != nil {
+		return err
 	}
 	if err := w.checkAsides(w.changes); err != nil {
 		return err

@@ -53,7 +53,11 @@ func (s *Store) Purge(ctx context.Context, before time.Time, limit int) (int, er
 		}
 		replies, err := c.exec(`DELETE FROM keyhold_replies WHERE (stream_kind, stream_id, command_id) IN
 			(SELECT stream_kind, stream_id, command_id FROM keyhold_replies WHERE time < $1 ORDER BY time LIMIT $2)`, millis(before), limit-records)
-		purged = records + int(replies)
+		if err != nil {
+			return err
+		}
+		ids, err := c.purgeTaken(before, limit-records-int(replies))
+		purged = records + int(replies) + int(ids)
 		return err
 	})
 	if err != nil {

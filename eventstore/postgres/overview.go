@@ -56,6 +56,13 @@ func overview(ctx context.Context, q queryer, o *eventstore.Overview, alive []st
 		of := sums[sumOf{c.Name, ""}]
 		o.Categories = append(o.Categories, eventstore.CategoryOverview{Category: c, Partitions: uint64(of.lanes), Records: uint64(of.total)})
 	}
+	of := make(map[string]*eventstore.CategoryOverview, len(o.Categories))
+	for i := range o.Categories {
+		of[o.Categories[i].Name] = &o.Categories[i]
+	}
+	if err := lostEntries(ctx, q, of); err != nil {
+		return err
+	}
 	handlers, err := loadHandlers(ctx, q)
 	if err != nil {
 		return err

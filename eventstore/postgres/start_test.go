@@ -236,22 +236,27 @@ func TestFormats(t *testing.T) {
 	d := newDesk(t)
 	d.stop()
 	script := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
-	layout, err := migrations.ReadFile("migrations/0001_layout.sql")
+	known, err := formats(migrations)
 	d.must(err)
-	next := fstest.MapFS{"migrations/0001_layout.sql": script(string(layout)), "migrations/0002_next.sql": script(`ALTER TABLE keyhold_store ADD COLUMN more bigint; SELECT broken`)}
+	next := fstest.MapFS{}
+	for _, f := range known {
+		next[f.name] = script(f.script)
+	}
+	const step = "migrations/9999_next.sql"
+	next[step] = script(`ALTER TABLE keyhold_store ADD COLUMN more bigint; SELECT broken`)
 	newer := New(d.config)
 	newer.formats = next
-	if _, err := newer.Start(d.Context(), eventstore.StartOptions{}); err == nil || !strings.Contains(err.Error(), "format 2") {
+	if _, err := newer.Start(d.Context(), eventstore.StartOptions{}); err == nil || !strings.Contains(err.Error(), fmt.Sprint("format ", len(known)+1)) {
 		t.Errorf("a step that fails: %v", err)
 	}
-	next["migrations/0002_next.sql"] = script(`ALTER TABLE keyhold_store ADD COLUMN more bigint`)
+	next[step] = script(`ALTER TABLE keyhold_store ADD COLUMN more bigint`)
 	told := newNotices()
 	_, err = newer.Start(d.Context(), eventstore.StartOptions{Observe: told.observe})
 	d.must(err)
-	d.same("told", told.count("migrated from format 1 to 2"), 1)
+	d.same("told", told.count(fmt.Sprintf("migrated from format %d to %d", len(known), len(known)+1)), 1)
 	d.must(newer.Stop(d.Context()))
 	_, err = New(d.config).Start(d.Context(), eventstore.StartOptions{})
-	if wrong, ok := errors.AsType[*eventstore.FormatError](err); !ok || wrong.Found != 2 || wrong.Known != 1 {
+	if wrong, ok := errors.AsType[*eventstore.FormatError](err); !ok || wrong.Found != len(known)+1 || wrong.Known != len(known) {
 		t.Errorf("start of the older program: %v", err)
 	}
 }

@@ -13,6 +13,9 @@ func (c *connection) apply(changes *eventstore.Changes) (eventstore.Committed, e
 	if err := c.check(changes); err != nil {
 		return eventstore.Committed{}, err
 	}
+	if err := c.writeTakes(changes.Take); err != nil {
+		return eventstore.Committed{}, err
+	}
 	if err := c.writeState(changes); err != nil {
 		return eventstore.Committed{}, err
 	}
@@ -54,6 +57,9 @@ func (c *connection) check(changes *eventstore.Changes) error {
 		if err := c.checkHalt(*changes.LiftHalt); err != nil {
 			return err
 		}
+	}
+	if err := c.checkTakes(changes.Take); err != nil {
+		return err
 	}
 	if err := c.checkParked(changes.Fence.Unit, changes.Park); err != nil {
 		return err

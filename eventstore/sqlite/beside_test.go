@@ -16,6 +16,7 @@ type owning interface {
 	eventstore.Lanes
 	eventstore.ProjectionBuilds
 	eventstore.Relays
+	eventstore.Intake
 	Diverge(ctx context.Context, held []eventstore.PartFence, d eventstore.Divergence) error
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
 	FirstBroker(ctx context.Context, memory string) (string, error)
