@@ -33,6 +33,7 @@ type Broker interface {
 	Registrations
 	Work
 	Membership
+	Polling
 }
 
 // Limits are what a broker keeps at most.

@@ -36,6 +36,15 @@ func TestBrokerInMemory(t *testing.T) {
 			Delete:   func(_ *testing.T, lane event.LaneRef) { server.Delete(lane) },
 			LoseTail: func(_ *testing.T, lane event.LaneRef, n int) { server.LoseTail(lane, n) },
 			Fill:     func(_ *testing.T, full bool) { server.Fill(full) },
+			Producer: brokertest.Producer{
+				Write: func(_ *testing.T, source, key, id, value string) string {
+					return server.Write(source, key, id, transport.SourceField{Name: "value", Value: value})
+				},
+				Index:   func(_ *testing.T, source, key string) { server.Index(source, key) },
+				Text:    func(_ *testing.T, source, key string) { server.Text(source, key) },
+				Shorten: func(_ *testing.T, source, key string, n int) { server.Shorten(source, key, n) },
+				Drop:    func(_ *testing.T, source, key string) { server.Drop(source, key) },
+			},
 			MaxAhead: 50,
 		}
 	})

@@ -31,6 +31,7 @@ type Server struct {
 		passed  time.Duration
 		amnesty time.Duration // no lease is granted before
 		losses  int           // of memory, so far
+		written int           // entries by other programs
 		owners  int
 		full    bool
 		deaf    bool // wakes are lost
@@ -53,6 +54,7 @@ type contents struct {
 	wanted      map[place]transport.Wanted
 	served      map[place]*run
 	asked       int // requests that were ever made
+	sources     map[sourceName]*source
 }
 
 type set map[string]struct{}
@@ -116,6 +118,7 @@ func newContents() contents {
 		index: make(map[string]set), busy: make(map[string]set), halted: make(map[string]set),
 		categories: make(map[string]transport.Produced), subscribers: make(map[subscription]transport.Subscriber),
 		members: make(map[string]member), wanted: make(map[place]transport.Wanted), served: make(map[place]*run),
+		sources: make(map[sourceName]*source),
 	}
 }
 

@@ -45,6 +45,8 @@ type Harness struct {
 	LoseTail func(t *testing.T, lane event.LaneRef, n int)
 	// Fill has the broker refuse what needs memory; nil: not tested.
 	Fill func(t *testing.T, full bool)
+	// Producer is a program that knows nothing of Keyhold.
+	Producer Producer
 	// MaxAhead is how many entries a stream keeps at most; 0: not tested.
 	MaxAhead int
 }
@@ -72,6 +74,7 @@ func Run(t *testing.T, open Open) {
 		{"Work", unitWork},
 		{"Membership", memberships},
 		{"Lifetime", lifetime},
+		{"Polling", polled},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()

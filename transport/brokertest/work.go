@@ -181,6 +181,9 @@ func (s *Server) disagreesOn(c *transport.Produced, own string) []error {
 	if held.StoreID != "" && c.StoreID != "" && held.StoreID != c.StoreID {
 		fault("store "+c.StoreID, "store "+held.StoreID, "one store produces a category: give the other one another name")
 	}
+	if c.StoreID == "" && held.StoreID == transport.PolledStore {
+		fault("another application as the producer", "programs that are no application", "read the category into which they are taken")
+	}
 	if c.StoreID == "" && held.StoreID != "" && held.StoreID == own {
 		fault("events of another application than that of store "+own, "store "+held.StoreID, "what a store produces is its own")
 	}

@@ -30,7 +30,7 @@ words:
 func TestTheDocumentedAccountIsEnough(t *testing.T) {
 	t.Parallel()
 	brokertest.Run(t, func(t *testing.T, store eventstore.Store, id eventstore.Identity) brokertest.Harness {
-		w := newScene(t, redisserver.Options{ACL: []string{line("shop")}})
+		w := newScene(t, redisserver.Options{ACL: []string{line("shop") + " +scan +xread"}}) // as who polls has it
 		w.namespace = "shop"
 		w.cfg.Namespace, w.cfg.Username, w.cfg.Password = "shop", "app", "secret"
 		w.settle(t)

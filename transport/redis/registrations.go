@@ -113,10 +113,21 @@ func (c *connection) declareCategory(p *transport.Produced, own string) ([]decla
 		{hash: hash, field: fieldKeyField, value: key, conflict: conflict(showKey(key), showKey, "all programs must declare the same key, for it decides what is in order with what")},
 		{hash: hash, field: fieldBuckets, value: buckets, conflict: conflict(buckets+" buckets", func(s string) string { return s + " buckets" },
 			"all programs must declare the same number, for it decides what is in order with what")},
-		{hash: hash, field: fieldProducer, value: p.StoreID, conflict: conflict("store "+p.StoreID, func(s string) string { return "store " + s },
+		{hash: hash, field: fieldProducer, value: p.StoreID, conflict: conflict("store "+p.StoreID, func(s string) string {
+			if s == transport.PolledStore {
+				return "programs that are no application as the producers (Polled)"
+			}
+			return "store " + s
+		},
 			"the events of a category come from one database: give the category another name here, or another namespace to this application")},
 	}
-	if p.StoreID == "" {
+	switch p.StoreID {
+	case transport.PolledStore: // programs that know nothing of stores
+		declared[2].conflict = conflict("streams of programs that are no application (Polled)", func(s string) string { return "store " + s + " as the producer, which numbers what it publishes" },
+			"read it as a category that is Foreign")
+	case "":
+		declared = append(declared, declaration{hash: hash, field: fieldProducer, value: transport.PolledStore, not: true, conflict: conflict("another application as the producer (Foreign)",
+			func(string) string { return "programs that are no application as the producers (Polled)" }, "read the category into which they are taken, or take them in with Polled in a category of another name")})
 		declared = append(declared, declaration{hash: hash, field: fieldProducer, value: own, not: true, conflict: conflict("events of another application than that of store "+own,
 			func(s string) string { return "store " + s + " as the producer, which is its own" }, "what this database produces is read without Foreign; another application has a database of its own")})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,6 +76,13 @@ func (s *servers) all() []*server {
 			all = append(all, has)
 		}
 	}
+	return all
+}
+
+// inOrder are those that have slots, in order of address.
+func (s *servers) inOrder() []*server {
+	all := s.all()
+	slices.SortFunc(all, func(a, b *server) int { return strings.Compare(a.addr, b.addr) })
 	return all
 }
 

@@ -49,6 +49,7 @@ func (w *scene) harness(t *testing.T, store eventstore.Store, id eventstore.Iden
 		Forget:   func(t *testing.T) { w.forget(t) },
 		Delete:   func(t *testing.T, lane event.LaneRef) { w.do(t, "DEL", w.stream(t, lane)) },
 		LoseTail: func(t *testing.T, lane event.LaneRef, n int) { w.loseTail(t, lane, n) },
+		Producer: w.producer(t),
 		MaxAhead: testAhead,
 	}
 }
@@ -73,5 +74,22 @@ func (w *scene) loseTail(t *testing.T, lane event.LaneRef, n int) {
 		if len(all) > n {
 			w.do(t, "XGROUP", "CREATE", stream, g.([]any)[1], "0")
 		}
+	}
+}
+
+// producer writes with plain commands.
+func (w *scene) producer(t *testing.T) brokertest.Producer {
+	stream := func(source, key string) string { return w.stream(t, event.LaneRef{Category: source, Key: key}) }
+	return brokertest.Producer{
+		Write: func(t *testing.T, source, key, id, value string) string {
+			if id == "" {
+				id = "*"
+			}
+			return w.do(t, "XADD", stream(source, key), id, "value", value).(string)
+		},
+		Index:   func(t *testing.T, source, key string) { w.do(t, "SADD", w.prefix()+source+":__partitions__", key) },
+		Text:    func(t *testing.T, source, key string) { w.do(t, "SET", stream(source, key), "text") },
+		Shorten: func(t *testing.T, source, key string, n int) { w.do(t, "XTRIM", stream(source, key), "MAXLEN", n) },
+		Drop:    func(t *testing.T, source, key string) { w.do(t, "DEL", stream(source, key)) },
 	}
 }
