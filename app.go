@@ -161,6 +161,9 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	if err := r.meet(ctx, p, id, t); err != nil {
 		return err
 	}
+	if err := r.takeInFirst(ctx, p); err != nil {
+		return err
+	}
 	saved, err := a.registerAmong(ctx, p, r.router.types, id)
 	if err != nil {
 		return err

@@ -26,6 +26,11 @@ type Category struct {
 	// Events are types with the wire names that they have there. The transport must be one that both share. Handlers need a StartFrom: with [Oldest] they begin with the
 	// oldest events that the producer keeps, with [Now] behind what is published when they are registered. (Of keys that nobody reads at that time, what is a minute old at most may come as well.)
 	Foreign bool
+	// Polled: programs that know nothing of Keyhold produce the category. They append to Redis streams called as Polled says, a colon, and the key, with XADD and the ids
+	// that Redis gives (XADD crm.sale:ada * id s-1 type sale.made data {...} where Polled is "crm.sale"); docs/guide/others.md tells what an entry has. Each stream is looked at once a
+	// heartbeat, and what is new goes into this application's store, once for each event id within Retention: from there on it is published, applied, kept and rebuilt like
+	// every other event. Nothing else is emitted into the category. It needs a Key, whose value must be that of the stream.
+	Polled string
 }
 
 // EventType names a type of events in a declaration. Make it with [EventOf].
@@ -53,6 +58,9 @@ func (c Category) Faults() (faults []error) {
 	}
 	if c.Foreign && len(c.Events) == 0 {
 		add("Foreign without Events: name the types that are read, with EventOf[TheirEvent]()")
+	}
+	if c.Polled != "" {
+		c.polledFaults(add)
 	}
 	for i, e := range c.Events {
 		if e.t == nil {

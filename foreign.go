@@ -27,7 +27,13 @@ func (p *plan) foreign() []string {
 // reaches refuses a transport on which no other application is. One that delivers inline is for tests, which say what has happened.
 func (p *plan) reaches(t transport.Transport) error {
 	names := p.foreign()
-	if _, shared := t.(transport.Broker); t == nil || shared || len(names) == 0 || t.Capabilities().Has(transport.Inline) {
+	if _, shared := t.(transport.Broker); t == nil || shared || t.Capabilities().Has(transport.Inline) {
+		return nil
+	}
+	if polled := p.polled(); len(polled) > 0 {
+		return fmt.Errorf("category %q is Polled: other programs write it into Redis, which transport %q does not reach: use redis.Open(url)", polled[0], t.Name())
+	}
+	if len(names) == 0 {
 		return nil
 	}
 	return fmt.Errorf("category %q is Foreign: another application produces it, which transport %q does not reach: use redis.Open(url)", names[0], t.Name())
@@ -42,6 +48,9 @@ func (p *plan) produced(names []string, storeID string) []transport.Produced {
 		if c.Foreign {
 			all[i].StoreID = ""
 		}
+		if c.Polled != "" {
+			all = append(all, transport.Produced{Category: c.Polled, KeyField: c.Key, StoreID: transport.PolledStore})
+		}
 	}
 	return all
 }
@@ -49,7 +58,7 @@ func (p *plan) produced(names []string, storeID string) []transport.Produced {
 // meet connects to the broker before anything is registered, where that depends on what other applications declare and have published.
 func (r *running) meet(ctx context.Context, p *plan, id eventstore.Identity, t bound) error {
 	broker, ok := r.app.cfg.Transport.(transport.Broker)
-	names := p.foreign()
+	names := append(p.foreign(), p.polled()...)
 	if !ok || len(names) == 0 {
 		return nil
 	}

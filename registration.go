@@ -64,6 +64,7 @@ func resolve(in declared, types *codec.Registry, caps transport.Capabilities) (*
 	r.upcast(in)
 	r.declare(in.categories)
 	r.keys()
+	r.sources()
 	r.route()
 	r.handlers()
 	r.projections(in.projections)
@@ -166,12 +167,14 @@ func (r *resolver) declare(declared []Category) {
 		}
 		seen[c.Name] = true
 		into := r.category(c.Name)
-		into.Key, into.Buckets, into.Foreign = c.Key, c.Buckets, c.Foreign
+		into.Key, into.Buckets, into.Foreign, into.Polled = c.Key, c.Buckets, c.Foreign, c.Polled
 		switch {
 		case c.Foreign && into.kind != "":
 			r.addf("category %q: Foreign says that another application produces it, but the events of entity %q of this one go into it: give one of the two another name", c.Name, into.kind)
 		case c.Foreign && into.free != "":
 			r.addf("category %q: Foreign says that another application produces it, but the commands of handler %q of this one go into it: give one of the two another name", c.Name, into.free)
+		case c.Polled != "" && into.kind != "":
+			r.addf("category %q: Polled says that other programs produce it, but the events of entity %q of this one go into it: give one of the two another name", c.Name, into.kind)
 		}
 		if c.Key != "" {
 			into.said = "its Category"
@@ -275,7 +278,7 @@ func (r *resolver) route() {
 		}
 		for _, t := range c.types {
 			to := r.plan.routes[t]
-			to.buckets, to.field, to.foreign = c.Buckets, c.Key, c.Foreign
+			to.buckets, to.field, to.foreign, to.polled = c.Buckets, c.Key, c.Foreign, c.Polled != ""
 			if c.Key != "" {
 				key, err := codec.Field(t, c.Key)
 				if err != nil {

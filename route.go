@@ -21,6 +21,7 @@ type route struct {
 	key      codec.Extractor // nil with buckets
 	buckets  int
 	foreign  bool // another application produces the category
+	polled   bool // other programs produce it
 }
 
 // router makes events ready for their lanes. It is immutable and safe for concurrent use.
@@ -62,6 +63,9 @@ func (r *router) Route(_ context.Context, from event.Stream, v any) (event.Envel
 	}
 	if to.foreign && !happened {
 		return event.Envelope{}, Poison(fmt.Errorf("emit %T into category %q, which is Foreign: %w", v, to.category, errForeign))
+	}
+	if to.polled && !happened {
+		return event.Envelope{}, Poison(fmt.Errorf("emit %T into category %q, which is Polled: %w", v, to.category, errForeign))
 	}
 	key, err := to.keyOf(v, bucket)
 	if err == nil {

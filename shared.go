@@ -37,6 +37,8 @@ type shared struct {
 	duties   lifecycle.Loop // of the parts that are held
 	renewing lifecycle.Loop // of what a broker without memory is to be told again
 	reviews  lifecycle.Loop // of what the broker has noted
+	polling  lifecycle.Loop // of streams that other programs write
+	polled   []*poll
 	beat     time.Duration
 	removed  nameSet       // handlers that were, as this process saw
 	settling chan struct{} // holds a token when handlers were removed
@@ -124,6 +126,9 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 	if err != nil {
 		return err
 	}
+	for _, name := range p.polled() {
+		c.polled = append(c.polled, c.newPoll(p.categories[name]))
+	}
 	c.listens = transport.Node{
 		Subscriptions: append([]transport.Subscription{{Name: event.PartName}}, p.subscriptions...),
 		Wake:          c.node.Wake, Rescan: c.node.Rescan, Forgot: func() { token(c.forgot) }, Report: a.transportFault,
@@ -142,7 +147,7 @@ func (c *shared) start(ctx context.Context) error {
 	if err := c.node.Start(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew), c.reviews.Start(ctx, c.review))
+	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew), c.reviews.Start(ctx, c.review), c.polling.Start(ctx, c.poll))
 }
 
 func (c *shared) carry(on bool) {
@@ -174,7 +179,7 @@ func (c *shared) stop(ctx context.Context) error {
 	if c.node == nil {
 		return c.broker.Stop(ctx)
 	}
-	if err := errors.Join(c.looking.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
+	if err := errors.Join(c.looking.Stop(ctx), c.polling.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
 		return err
 	}
 	if err := c.r.projections.Stop(ctx); err != nil { // before another node begins
@@ -228,6 +233,9 @@ func (c *shared) renew(ctx context.Context) {
 		case <-c.forgot:
 			log.Warn("the broker has lost its memory, or part of it: everything that was not passed is published again, and units wait until old leases have lapsed")
 			c.relay.Forgot()
+			for _, p := range c.polled {
+				p.forgot.Store(true)
+			}
 			pause = 0
 		case <-c.settling:
 		case <-timer.C:

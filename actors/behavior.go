@@ -162,6 +162,9 @@ func (u *unit) restore() error {
 
 // decode runs code of the application: the UnmarshalJSON of its types.
 func (u *unit) decode(e *event.Envelope) (v any, err error) {
+	if e.Type == event.Malformed {
+		return nil, event.MalformedIn(e)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			v, err = nil, fmt.Errorf("decode %q: %w", e.Type, newPanicError(p))

@@ -74,6 +74,11 @@ type NodeObserver struct {
 	Abandoned  func(category string)        // a record that no broker can hold
 	Missing    func(category string)        // another application asked for records that are nowhere any more
 	Trouble    func(what string, err error) // store or broker did not do what was asked; tried again
+
+	TakenIn   func(category string, n int) // entries of streams that other programs write
+	Repeated  func(category string, n int) // of these, events that were taken in before
+	Gone      func(category string, n int) // entries that were gone before they were taken in
+	Malformed func(category string)        // an entry that is no event
 }
 
 // NodeStanding is how a process stands among the nodes of its application. What it knows itself is given beside an error, too.

@@ -190,7 +190,7 @@ func (p *program) link(r *Runtime) error {
 func (p *program) handling(r *Runtime) func(*event.Envelope) partitions.Handling {
 	return func(e *event.Envelope) partitions.Handling {
 		switch {
-		case p.known[wireType{e.Type, e.Version}]:
+		case p.known[wireType{e.Type, e.Version}], e.Type == event.Malformed: // what no program can tell from an event that it handles
 			return partitions.Handle
 		case p.names[e.Type]:
 			if _, err := r.cfg.Codec.TypeOf(e.Type, e.Version); errors.Is(err, codec.ErrNewer) {

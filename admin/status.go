@@ -85,6 +85,9 @@ type Category struct {
 	Commands   bool   `json:"commands,omitempty"`
 	Partitions uint64 `json:"partitions"`
 	Records    uint64 `json:"records"` // ever drawn
+	// Lost is how many entries of streams that other programs write were gone before they were taken in, in all, and LostAt when some were last found to be.
+	Lost   uint64    `json:"lost,omitempty"`
+	LostAt time.Time `json:"lost_at,omitzero"`
 }
 
 // Pause is why a unit or a handler reads no further.
@@ -128,6 +131,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	for _, c := range o.Categories {
 		s.Categories = append(s.Categories, Category{
 			Name: c.Name, KeyField: c.KeyField, Buckets: c.Buckets, Commands: c.Commands, Partitions: c.Partitions, Records: c.Records,
+			Lost: c.Lost, LostAt: c.LostAt,
 		})
 	}
 	if s.Problems, err = d.problems(ctx, &s); err != nil {

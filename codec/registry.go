@@ -307,6 +307,17 @@ func (r *Registry) TypeOf(name string, version int) (reflect.Type, error) {
 	return r.structOf(Version{name, version}), nil
 }
 
+// EncodingOf tells how data of a wire name and version is encoded; the error is as that of TypeOf.
+func (r *Registry) EncodingOf(name string, version int) (event.Encoding, error) {
+	switch d, _, err := r.find(name, version); {
+	case err != nil:
+		return "", err
+	case d == nil:
+		return event.Proto, nil
+	}
+	return event.JSON, nil
+}
+
 // structOf gives the struct that was declared with a wire name and version, or that a protobuf message of that name is.
 func (r *Registry) structOf(v Version) reflect.Type {
 	if d := r.byName[v.Name][v.Version]; d != nil {

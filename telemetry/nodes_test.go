@@ -40,6 +40,10 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 	n.Diverged("order")
 	n.Abandoned("order")
 	n.Missing("order")
+	n.TakenIn("sale", 5)
+	n.Repeated("sale", 2)
+	n.Gone("sale", 3)
+	n.Malformed("sale")
 	got := b.collect()
 	b.want(got, map[string]float64{
 		"keyhold.leases.lost{handler=shipping,reason=fenced}":    1,
@@ -59,6 +63,10 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 		"keyhold.relay.diverged{category=order}":                 1,
 		"keyhold.relay.abandoned{category=order}":                1,
 		"keyhold.relay.missing{category=order}":                  1,
+		"keyhold.intake.taken{category=sale}":                    5,
+		"keyhold.intake.repeated{category=sale}":                 2,
+		"keyhold.intake.lost{category=sale}":                     3,
+		"keyhold.intake.malformed{category=sale}":                1,
 	})
 	for name := range got {
 		if strings.Contains(name, "c-17") {

@@ -74,13 +74,14 @@ var layers = []row{
 		why: "read models over the order of all events; takes from actors what behaviors have in common"},
 	{path: "outbox/...", layer: siblings, uses: []string{"event", "eventstore", "transport", "partitions/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "relays records to brokers and sinks; nobody who appends records imports it"},
+	{path: "intake", layer: siblings, uses: []string{"event", "eventstore", "transport"}, why: "takes what other programs write to streams of their own into the store"},
 	{path: "pm/...", layer: siblings, plan: true, uses: []string{"event", "eventstore", "codec/...", "actors/...", "internal/lifecycle", "internal/signal"},
 		why: "process managers, on actors"},
 	{path: "cluster/...", layer: siblings, uses: []string{"event", "eventstore", "partitions/...", "transport", "actors/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "membership and routing: implements what actors declares"},
 
 	{path: ".", layer: facade,
-		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "projection", "outbox/...", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
+		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "projection", "outbox/...", "intake", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
 		why:  "App, Config, registration: wires the layers below, and imports no store or broker adapter, so that a program pays for what it chose"},
 
 	{path: "keyholdtest", layer: faces, kit: true, why: "an application under test"},

@@ -164,6 +164,10 @@ func drawCategories(p *page, all []admin.Category) {
 		{title: "EVENTS", right: true},
 		{title: "HOLDS", wide: true},
 	}}
+	lost := slices.ContainsFunc(all, func(c admin.Category) bool { return c.Lost > 0 })
+	if lost {
+		t.columns = append(t.columns, column{title: "LOST BEFORE TAKEN IN"})
+	}
 	for _, c := range all {
 		key, holds := plain(c.KeyField), "events"
 		if c.KeyField == "" && c.Buckets > 0 {
@@ -176,6 +180,11 @@ func drawCategories(p *page, all []admin.Category) {
 			}
 		}
 		t.rows = append(t.rows, []cell{plain(c.Name), key, {text: count(c.Partitions)}, {text: count(c.Records)}, {text: holds}})
+		if last := len(t.rows) - 1; c.Lost > 0 {
+			t.rows[last] = append(t.rows[last], cell{count(c.Lost) + ", the last found " + suffix(p.ago(c.LostAt), " ago"), wary})
+		} else if lost {
+			t.rows[last] = append(t.rows[last], cell{})
+		}
 	}
 	p.table(t)
 }
