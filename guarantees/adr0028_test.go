@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,15 +48,40 @@ func TestADR0028(t *testing.T) {
 	}
 }
 
+// strictOrder has two nodes publish and two apply, while relays send what comes later before what comes earlier, and Redis loses entries of which
+// nobody has read any.
 func strictOrder(t *testing.T) {
-	const count = 60
-	f := newFleet(t, settings{})
+	const count, each = 60, 5
+	f := newFleet(t, settings{hasty: true})
 	nodes := []*node{nil, nil}
 	nodes[0], nodes[1] = f.two()
-	for i, k := range interleaved(1, count, clientA, clientB) { // each from another node than the one before it
-		f.publish(nodes[i/2%2], 1, k)
+	clients := []string{clientA, clientB}
+	for _, client := range clients {
+		f.marks.shut(t, gate(client, nil), before) // nothing is trimmed before it is looked at
 	}
-	for _, client := range []string{clientA, clientB} {
+	for n := 1; n <= count; n += each { // each from another node than the one before it
+		f.publish(nodes[n/each%2], 0, interleaved(n, n+each-1, clients...)...)
+	}
+	for _, client := range clients {
+		var got []int
+		eventually(t, time.Minute, "all is relayed", func() (_ bool, err error) {
+			got, err = f.stream(client)
+			return len(got) > 0 && got[len(got)-1] == count, err
+		})
+		if diff := cmp.Diff(upTo(1, count), got); diff != "" {
+			t.Errorf("%s: streamed otherwise than published (-published +streamed):\n%s", client, diff)
+		}
+	}
+	if gaps := nodes[0].report(t).Gaps + nodes[1].report(t).Gaps; gaps == 0 {
+		t.Error("nothing was sent before its turn, which shows nothing")
+	}
+	if gone, err := f.redis.Do(t.Context(), "XDEL", streamOf(clientB), "41-0", "42-0", "43-0", "50-0"); gone != int64(4) {
+		t.Fatalf("%v entries are gone: %v", gone, err)
+	}
+	for _, client := range clients {
+		f.marks.open(t, gate(client, nil))
+	}
+	for _, client := range clients {
 		f.applied(runnerName, client, count)
 		got, err := f.numbers(runnerName, client)
 		if err != nil {
@@ -64,19 +91,41 @@ func strictOrder(t *testing.T) {
 			t.Errorf("%s: applied in another order than published (-published +applied):\n%s", client, diff)
 		}
 	}
-	f.settle(time.Minute, []string{clientA, clientB}, nil)
+	f.settle(time.Minute, clients, nil)
 }
 
+func streamOf(client string) string { return taskCategory + ":" + client }
+
+// stream gives the sequences of the tasks of a client that Redis has.
+func (f *fleet) stream(client string) (all []int, err error) {
+	answer, err := f.redis.Do(f.t.Context(), "XRANGE", streamOf(client), "-", "+")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range answer.([]any) {
+		n, err := strconv.Atoi(strings.TrimSuffix(entry.([]any)[0].(string), "-0"))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// noConcurrentEntry has two nodes go for the same keys without looking who has them, while events of these are in hand.
 func noConcurrentEntry(t *testing.T) {
 	const count = 40
-	f := newFleet(t, settings{idle: 20 * time.Millisecond}) // so that keys go from node to node
+	f := newFleet(t, settings{ttl: 6 * time.Second, idle: 20 * time.Millisecond, blind: true}) // no lease lapses, and keys go from node to node
 	a, b := f.two()
 	clients := clientsOf(8)
-	for n := 1; n <= count; n += 4 {
+	for _, client := range clients[:4] {
+		f.contest(client)
+	}
+	for n := 2; n <= count; n += 3 {
 		done := make(chan error)
 		for _, from := range []*node{a, b} { // at the same time
 			go func() {
-				done <- from.call(t.Context(), "publish", publication{Tasks: interleaved(n, n+3, clients...), Each: 5}, nil)
+				done <- from.call(t.Context(), "publish", publication{Tasks: interleaved(n, n+2, clients...), Each: 5}, nil)
 			}()
 		}
 		for range 2 {
@@ -92,8 +141,11 @@ func noConcurrentEntry(t *testing.T) {
 	}
 	entered := map[string]int{}
 	for _, n := range log {
-		if n.what == "enter" {
+		switch n.what {
+		case "enter":
 			entered[n.node]++
+		case "overtaking":
+			t.Errorf("%s entered %s while the other node was inside", n.node, n.unit)
 		}
 	}
 	if len(entered) != 2 {
@@ -102,17 +154,35 @@ func noConcurrentEntry(t *testing.T) {
 	t.Logf("behaviors by node: %v", entered)
 }
 
+// contest holds one node inside the first event of a client until the other has gone for it, and was refused.
+func (f *fleet) contest(client string) {
+	f.t.Helper()
+	f.marks.shut(f.t, gate(client, nil), before)
+	f.publish(f.any(), 0, tasks(client, 1, 1)...)
+	other := f.other(f.owner(runnerOf(client)))
+	eventually(f.t, time.Minute, other.spec.Name+" goes for "+client, func() (bool, error) {
+		if slices.Contains(other.report(f.t).Refused, runnerOf(client).String()) {
+			return true, nil
+		}
+		counts, err := f.marks.counts(f.t.Context())
+		return counts["overtaking"] > 0, err
+	})
+	f.marks.open(f.t, gate(client, nil))
+	f.applied(runnerName, client, 1)
+}
+
 func crossKeyParallelism(t *testing.T) {
 	f := newFleet(t, settings{})
 	a, _ := f.two()
-	for _, client := range []string{clientA, clientB} {
+	clients := []string{clientA, clientB, "client-C"} // on two nodes: two of them are on one
+	for _, client := range clients {
 		f.marks.shut(t, gate(client, nil), before)
 	}
-	f.publish(a, 0, interleaved(1, 3, clientA, clientB)...)
+	f.publish(a, 0, interleaved(1, 3, clients...)...)
 	var windows []map[string]string
-	eventually(t, time.Minute, "both keys are in their behavior at once", func() (bool, error) {
+	eventually(t, time.Minute, "all keys are in their behavior at once", func() (bool, error) {
 		windows = nil
-		for _, client := range []string{clientA, clientB} {
+		for _, client := range clients {
 			inside, err := f.marks.inside(t.Context(), runnerOf(client))
 			if err != nil || len(inside) != 1 {
 				return false, err
@@ -122,10 +192,10 @@ func crossKeyParallelism(t *testing.T) {
 		return true, nil
 	})
 	t.Logf("inside at once: %v", windows)
-	for _, client := range []string{clientA, clientB} {
+	for _, client := range clients {
 		f.marks.open(t, gate(client, nil))
 	}
-	f.settle(time.Minute, []string{clientA, clientB}, nil)
+	f.settle(time.Minute, clients, nil)
 }
 
 func haltIsScoped(t *testing.T) {
@@ -273,6 +343,68 @@ func stallFailover(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a lease that is gone, and an owner that does not know", staleCommit)
+}
+
+// staleCommit has Redis lose a lease of which the owner learns nothing, and the successor wait in the event that the owner commits: checkpoint,
+// state and deadline are as the owner expects them, so nothing but the generation in the store tells that it is stale.
+func staleCommit(t *testing.T) {
+	const count = 12
+	f := newFleet(t, settings{ttl: 15 * time.Second})
+	f.two()
+	f.publish(f.any(), 1, tasks(clientA, 1, 3)...)
+	f.applied(runnerName, clientA, 3)
+	f.marks.shut(t, gate(clientA, nil), before)
+	f.publish(f.any(), 1, tasks(clientA, 4, count)...)
+	unit := runnerOf(clientA)
+	owner := f.owner(unit)
+	successor := f.other(owner)
+	for _, n := range []*node{owner, successor} {
+		f.marks.shut(t, gate(clientA, n), before)
+	}
+	f.marks.open(t, gate(clientA, nil))
+
+	f.loseRenewals(t, owner)
+	if n, err := f.redis.Del(t.Context(), unit.Name+":"+unit.Key+":__lease__"); n != 1 || err != nil {
+		t.Fatalf("%d leases are gone: %v", n, err)
+	}
+	eventually(t, time.Minute, "the other node is inside", func() (bool, error) {
+		inside, err := f.marks.inside(t.Context(), unit)
+		return slices.Contains(slices.Collect(maps.Values(inside)), successor.spec.Name), err
+	})
+	log, err := f.marks.log(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stale event.Generation // of the owner
+	for _, n := range log {
+		if n.node == owner.spec.Name && n.sequence == 4 {
+			stale = n.generation
+		}
+	}
+	committed := func() (numbers []int) {
+		rows, err := f.effects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range rows {
+			if e.number >= 4 && e.generation == stale {
+				numbers = append(numbers, e.number)
+			}
+		}
+		return numbers
+	}
+	f.marks.open(t, gate(clientA, owner))
+	eventually(t, time.Minute, "the stale owner has tried to commit", func() (bool, error) {
+		return slices.Contains(owner.report(t).Lost, unit.String()) || len(committed()) > 0, nil
+	})
+	f.marks.open(t, gate(clientA, successor))
+	f.findRenewals(t, owner)
+	f.applied(runnerName, clientA, count)
+	if numbers := committed(); len(numbers) > 0 {
+		t.Errorf("the stale owner, at generation %d, committed the numbers %v", stale, numbers)
+	}
+	f.settle(time.Minute, []string{clientA}, nil)
 }
 
 // tookOver judges how long nobody had a key: the rest of a lease and a beat. The machine may be busy with other things.

@@ -46,6 +46,8 @@ type settings struct {
 	newer       bool
 	crashes     int
 	local       bool // one node, without a broker
+	blind       bool // see rash
+	hasty       bool
 }
 
 // newFleet prepares servers; nodes are added by [fleet.add]. Where a server's program is missing the test is skipped, or fails in CI.
@@ -77,7 +79,8 @@ func (f *fleet) spec(name string) nodeSpec {
 	}
 	spec := nodeSpec{
 		Name: name, Postgres: f.database, Redis: f.front.Addr(), Renewals: f.renewals[name].Addr(), Marks: f.marks.client.Options().Addr, Acks: f.acks,
-		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Crashes: f.settings.crashes, Debug: os.Getenv("KEYHOLD_DEBUG") != "",
+		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
+		Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
 	if f.settings.local {
 		spec.Redis, spec.Renewals = "", ""

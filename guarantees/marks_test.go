@@ -36,6 +36,8 @@ var errLate = errors.New("a newer owner has entered this unit already")
 //   - backwards: below the last sequence that entered in this lane, whoever entered it. One event is in doubt after a crash, the last; those
 //     before it are done.
 //   - skipped: more than one above the last sequence of the lane.
+//   - overtaking: at a higher generation, while another node is inside. That is how a node that stands still, or was killed, is replaced; where
+//     none was, two nodes are inside one unit at once.
 var enterScript = redis.NewScript(`
 local unit, open, counts, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local generation, sequence, id, lane, node = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
@@ -49,6 +51,9 @@ if generation < highest then
 	return 'late'
 end
 if generation > highest then
+	for _, other in ipairs(redis.call('HVALS', open)) do
+		if other ~= node then note('overtaking') end
+	end
 	redis.call('HSET', unit, 'generation', ARGV[1])
 	redis.call('DEL', open)
 end
@@ -207,17 +212,21 @@ func TestMarksCountWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		leave      bool
+		node       string
 		generation event.Generation
 		sequence   event.Sequence
 	}
-	in := func(g event.Generation, s event.Sequence) step { return step{generation: g, sequence: s} }
-	out := func(g event.Generation, s event.Sequence) step { return step{leave: true, generation: g, sequence: s} }
+	in := func(g event.Generation, s event.Sequence) step { return step{node: "n1", generation: g, sequence: s} }
+	out := func(g event.Generation, s event.Sequence) step {
+		return step{leave: true, node: "n1", generation: g, sequence: s}
+	}
+	elsewhere := func(s step) step { s.node = "n2"; return s }
 	server := redisserver.Run(t, redisserver.Options{})
 	m := openMarks(server.Addr())
 	defer m.close()
 	for name, c := range map[string]struct {
-		steps                                 []step
-		late, overlapping, backwards, skipped int
+		steps                                             []step
+		late, overlapping, backwards, skipped, overtaking int
 	}{
 		"all well":                        {steps: []step{in(1, 1), out(1, 1), in(1, 2), out(1, 2)}},
 		"tried again":                     {steps: []step{in(1, 1), out(1, 1), in(1, 1), out(1, 1)}},
@@ -230,12 +239,14 @@ func TestMarksCountWhatIsWrong(t *testing.T) {
 		"one that was done":               {steps: []step{in(1, 1), out(1, 1), in(1, 2), out(1, 2), in(2, 1)}, backwards: 1},
 		"one that nobody entered":         {steps: []step{in(1, 1), out(1, 1), in(2, 3)}, skipped: 1},
 		"leaving twice takes nothing off": {steps: []step{in(1, 1), out(1, 1), out(1, 1), in(1, 2), out(1, 1), in(1, 3)}, overlapping: 1},
+		"another node, in its turn":       {steps: []step{in(1, 1), out(1, 1), elsewhere(in(2, 2))}},
+		"another node, before its turn":   {steps: []step{in(1, 1), elsewhere(in(2, 1)), out(1, 1)}, overtaking: 1},
 	} {
 		if err := server.FlushAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range c.steps {
-			k := mark{event.Unit{Name: "runner", Key: "a"}, s.generation, "task primary", s.sequence, fmt.Sprint("e", s.sequence), "n1"}
+			k := mark{event.Unit{Name: "runner", Key: "a"}, s.generation, "task primary", s.sequence, fmt.Sprint("e", s.sequence), s.node}
 			if s.leave {
 				if err := leaveScript.Run(t.Context(), m.client, k.keys(), k.args()...).Err(); err != nil {
 					t.Fatal(err)
@@ -248,7 +259,7 @@ func TestMarksCountWhatIsWrong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, want := range map[string]int{"late": c.late, "overlapping": c.overlapping, "backwards": c.backwards, "skipped": c.skipped} {
+		for what, want := range map[string]int{"late": c.late, "overlapping": c.overlapping, "backwards": c.backwards, "skipped": c.skipped, "overtaking": c.overtaking} {
 			if got[what] != want {
 				t.Errorf("%s: %d %s, want %d", name, got[what], what, want)
 			}

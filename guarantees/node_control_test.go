@@ -22,6 +22,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/local"
 	"github.com/keyhold/keyhold/transport/redis"
@@ -44,7 +45,9 @@ type nodeSpec struct {
 	Timeout  time.Duration // of handlers
 	Idle     time.Duration
 	Newer    bool // knows the type task.ended
-	Crashes  int  // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
+	Blind    bool // see rash
+	Hasty    bool
+	Crashes  int // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
 	Debug    bool
 }
 
@@ -66,16 +69,17 @@ func (s nodeSpec) transport() transport.Transport {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", s.Renewals)
 		}
 	}
-	return any(redis.New(c)).(transport.Transport)
+	return &rash{Transport: redis.New(c), blind: s.Blind, hasty: s.Hasty}
 }
 
 // site is a running node, as its control reaches it.
 type site struct {
-	spec  nodeSpec
-	store eventstore.Store
-	app   *keyhold.App
-	acks  *os.File
-	over  chan struct{}
+	spec   nodeSpec
+	store  eventstore.Store
+	broker *rash // nil without one
+	app    *keyhold.App
+	acks   *os.File
+	over   chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -91,6 +95,9 @@ type report struct {
 	Halted        []string       // units
 	CommitsFailed []string       // units
 	Waits         []string       // units, for a newer program
+	Refused       []string       // units that another node has
+	Lost          []string       // units, in the middle of something
+	Gaps          int64          // second halves of runs that were refused
 	Errors        []string       // of deposits that were rejected: nobody else deposits there
 	Unanswered    map[string]int // asks that were not answered, by the error
 }
@@ -115,8 +122,10 @@ func nodeMain(argument string) error {
 	m := openMarks(s.spec.Marks)
 	defer m.close()
 	s.store = s.spec.store()
+	by := s.spec.transport()
+	s.broker, _ = by.(*rash)
 	s.app = keyhold.New(keyhold.Config{
-		Name: "bank", Node: s.spec.Name, Store: s.store, Transport: s.spec.transport(), IdleAfter: s.spec.Idle,
+		Name: "bank", Node: s.spec.Name, Store: s.store, Transport: by, IdleAfter: s.spec.Idle,
 		MaxCrashes: cmp.Or(s.spec.Crashes, 1_000_000),
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 		Observer:   s.observer(),
@@ -143,6 +152,14 @@ func (s *site) observer() keyhold.Observer {
 		Applied:      func(event.Unit, *event.Envelope) { note(func(r *report) { r.Applied++ }) },
 		Halted:       func(h eventstore.Halt) { note(func(r *report) { r.Halted = append(r.Halted, h.Unit.String()) }) },
 		WaitsForType: func(u event.Unit, _ *event.Envelope) { note(func(r *report) { r.Waits = append(r.Waits, u.String()) }) },
+		Trouble: func(u event.Unit, what string, err error) {
+			if what == partitions.NoteLost.String() {
+				note(func(r *report) { r.Lost = append(r.Lost, u.String()) })
+			}
+		},
+		LeaseRefused: func(u event.Unit, _ time.Duration) {
+			note(func(r *report) { r.Refused = append(r.Refused, u.String()) })
+		},
 		CommitFailed: func(u event.Unit, err error) {
 			note(func(r *report) { r.CommitsFailed = append(r.CommitsFailed, u.String()) })
 		},
@@ -164,7 +181,11 @@ func (s *site) routes() http.Handler {
 	serve(mux, "report", func(context.Context, struct{}) (report, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.mu.report, nil
+		r := s.mu.report
+		if s.broker != nil {
+			r.Gaps = s.broker.gaps.Load()
+		}
+		return r, nil
 	})
 	serve(mux, "stop", func(ctx context.Context, _ struct{}) (struct{}, error) {
 		s.unload(ctx, struct{}{})
