@@ -3,6 +3,7 @@ package guarantees
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -233,7 +234,7 @@ func (f *fleet) appliedWithin(within time.Duration, handler, client string, coun
 	eventually(f.t, within, fmt.Sprintf("%d events of %s are applied", count, client), func() (bool, error) {
 		all, err := f.numbers(handler, client)
 		have = len(all)
-		return have >= count, fmt.Errorf("there are %d (%w)", have, err)
+		return have >= count, errors.Join(fmt.Errorf("there are %d", have), err)
 	})
 }
 
@@ -272,7 +273,7 @@ func (f *fleet) drained(within time.Duration, tails map[string]event.Sequence) {
 			}
 		}
 		slices.Sort(missing)
-		return len(missing) == 0, fmt.Errorf("%d orders: %s (%w)", len(missing), strings.Join(missing[:min(3, len(missing))], ", "), err)
+		return len(missing) == 0, errors.Join(fmt.Errorf("%d orders: %s", len(missing), strings.Join(missing[:min(3, len(missing))], ", ")), err)
 	})
 }
 
