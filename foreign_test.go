@@ -404,6 +404,39 @@ func TestDeclarationsOfTwoApplicationsMustAgree(t *testing.T) {
 	}
 }
 
+// TestDeclarationsMustAgreeAfterALossAsWell: what a broker forgot while the producer was down, another store may claim. The producer is told when it comes back, and
+// sends nothing into the other's streams.
+func TestDeclarationsMustAgreeAfterALossAsWell(t *testing.T) {
+	t.Parallel()
+	a := newAbroad(t)
+	shop := keyhold.New(a.config(a.file("shop.db"), "shop"))
+	shop.Register(sales)
+	if err := shop.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sell(t, shop, "ada", 1, 2)
+	stop(t, shop)
+	if err := a.server.FlushAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, a.config(a.file("market.db"), "market"), sales)
+	again := keyhold.New(a.config(a.file("shop.db"), "shop"))
+	again.Register(sales)
+	err := again.Start(t.Context())
+	if err == nil {
+		stop(t, again)
+		t.Fatal("two stores produce one category")
+	}
+	for _, part := range []string{"category sale", "one database"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	if n, err := a.server.Del(t.Context(), "sale:ada"); n != 0 || err != nil {
+		t.Errorf("%d streams had what the refused one has: %v", n, err)
+	}
+}
+
 // saleBoard reads what is not there to be read.
 var saleBoard = keyhold.Projection[struct{}]{
 	Name: "board", Categories: []string{"sale"}, New: func() struct{} { return struct{}{} },

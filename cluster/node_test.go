@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/keyhold/keyhold/cluster"
@@ -71,7 +72,7 @@ type fake struct {
 		handed []event.Unit
 		looked map[event.Part]int
 		parts  map[event.Part]bool
-		many   map[string]int
+		many   map[string][]int // live keys, of each warning
 
 		wakes, lost   []string
 		beats, failed int
@@ -84,7 +85,7 @@ func (w *world) join(name string) *fake {
 	w.t.Helper()
 	f := &fake{w: w, name: name, broker: w.server.Node(name)}
 	f.mu.live, f.mu.looked, f.mu.parts = map[event.Unit]bool{}, map[event.Part]int{}, map[event.Part]bool{}
-	f.mu.many = map[string]int{}
+	f.mu.many = map[string][]int{}
 	f.broker.Bind(w.store, w.id)
 	if err := f.broker.Connect(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -93,10 +94,12 @@ func (w *world) join(name string) *fake {
 		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
 		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
 		Observer: cluster.Observer{
-			ManyPartitions: func(category string, live int) { f.note(func() { f.mu.many[category] = live }) },
-			Keys:           func(category string, live int) { f.note(func() { f.mu.counted = map[string]int{category: live} }) },
-			Woken:          func(name string) { f.note(func() { f.mu.wakes = append(f.mu.wakes, name) }) },
-			PartLost:       func(_ event.Part, why string) { f.note(func() { f.mu.lost = append(f.mu.lost, why) }) },
+			ManyPartitions: func(category string, live int) {
+				f.note(func() { f.mu.many[category] = append(f.mu.many[category], live) })
+			},
+			Keys:     func(category string, live int) { f.note(func() { f.mu.counted = map[string]int{category: live} }) },
+			Woken:    func(name string) { f.note(func() { f.mu.wakes = append(f.mu.wakes, name) }) },
+			PartLost: func(_ event.Part, why string) { f.note(func() { f.mu.lost = append(f.mu.lost, why) }) },
 			Beat: func(err error) {
 				f.note(func() {
 					if f.mu.beats++; err != nil {
@@ -207,10 +210,10 @@ func (f *fake) looks(p event.Part) int {
 	return f.mu.looked[p]
 }
 
-func (f *fake) warned(category string) int {
+func (f *fake) warned(category string) []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.mu.many[category]
+	return slices.Clone(f.mu.many[category])
 }
 
 // pass lets time pass, and everything that is due happen.
@@ -484,6 +487,52 @@ func TestAHolderLetsGoOfWhatTheFirstAsksFor(t *testing.T) {
 	})
 }
 
+// TestAHolderKeepsWhatItRanksFirstFor: members whose views differ both believe to be the first. A unit goes over only when both sides agree, or it would go to
+// and fro.
+func TestAHolderKeepsWhatItRanksFirstFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(5 * time.Second)
+		own, others := a.owned(3), b.owned(3)
+		a.note(func() {
+			for _, u := range slices.Concat(own, others) {
+				a.mu.live[u] = true
+			}
+		})
+		// A member that runs nothing, as far as the list says, asks for all of them; b asks for what it ranks first for.
+		mistaken := w.server.Node("mistaken")
+		mistaken.Bind(w.store, w.id)
+		if err := mistaken.Connect(t.Context()); err != nil {
+			t.Error(err)
+		}
+		member := transport.Member{ID: mistaken.OwnerID(), Node: "mistaken", StoreID: w.id.StoreID, Wants: slices.Concat(own, others)}
+		for range 5 {
+			if _, err := mistaken.Beat(t.Context(), member, 15*time.Second); err != nil {
+				t.Error(err)
+			}
+			pass(3 * time.Second)
+		}
+		if got := a.handed(); len(got) > 0 {
+			t.Errorf("hands %v over to a member that does not rank first for them", got)
+		}
+		for _, u := range others {
+			if got, err := a.broker.Port().Acquire(t.Context(), u, 0); err != nil || !got.Granted {
+				t.Error(got, err)
+			}
+			w.mark(a, u) // which b sees
+		}
+		pass(10 * time.Second)
+		got := slices.Compact(slices.SortedFunc(slices.Values(a.handed()), cmpKeys))
+		if diff := cmp.Diff(others, got); diff != "" {
+			t.Errorf("handed over (-what b ranks first for +what was):\n%s", diff)
+		}
+		a.leave()
+		b.leave()
+	})
+}
+
 func TestANodeThatCannotRecoverAUnitStandsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -594,19 +643,38 @@ func TestManyLiveKeysAreWarnedOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join("a")
-		for i := range 4 {
-			got := a.broker.Append(t.Context(), []transport.Append{{
-				Lane: event.LaneRef{Category: "order", Key: fmt.Sprint("k-", i)}, Start: true, Subscribers: []string{"shipping"},
-				Entries: []event.Envelope{{ID: fmt.Sprint(i), Type: "placed", Category: "order", Key: fmt.Sprint("k-", i), Sequence: 1}},
-			}})
-			if got[0].Err != nil {
-				t.Fatal(got[0].Err)
+		live := func(from, to int) {
+			for i := from; i <= to; i++ {
+				got := a.broker.Append(t.Context(), []transport.Append{{
+					Lane: event.LaneRef{Category: "order", Key: fmt.Sprint("k-", i)}, Start: true, Subscribers: []string{"shipping"},
+					Entries: []event.Envelope{{ID: fmt.Sprint(i), Type: "placed", Category: "order", Key: fmt.Sprint("k-", i), Sequence: 1}},
+				}})
+				if got[0].Err != nil {
+					t.Fatal(got[0].Err)
+				}
 			}
 		}
-		pass(62 * time.Second)
-		if n := a.warned("order"); n != 4 {
-			t.Errorf("warned of %d live keys", n)
+		warned := func(when string, want ...int) {
+			t.Helper()
+			pass(62 * time.Second) // it counts once a minute
+			if diff := cmp.Diff(want, a.warned("order"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: warnings, with the keys that were live (-want +got):\n%s", when, diff)
+			}
 		}
+		live(1, 3)
+		warned("as many as may be")
+		live(4, 4)
+		warned("one more", 4)
+		live(5, 9)
+		warned("still more, which is no news", 4)
+		for i := 3; i <= 9; i++ {
+			if err := a.broker.Retire(t.Context(), []transport.Retire{{Lane: event.LaneRef{Category: "order", Key: fmt.Sprint("k-", i)}, Through: 1}})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+		warned("few again", 4)
+		live(3, 6)
+		warned("many again", 4, 6)
 		a.leave()
 	})
 }

@@ -106,7 +106,9 @@ func (f *fleet) add(names ...string) {
 	}
 	for _, name := range names {
 		eventually(f.t, f.failover(), name+" is given a unit", func() (bool, error) {
-			err := f.nodes[name].call(f.t.Context(), "balance", accountOf(name, "probe"), nil)
+			ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+			defer cancel()
+			err := f.nodes[name].call(ctx, "balance", accountOf(name, "probe"), nil)
 			return err == nil, err
 		})
 	}

@@ -267,28 +267,48 @@ func TestFenceAlone(t *testing.T) {
 }
 
 // E13: an owner that is frozen in its transaction has locked what a start, and its successor, need.
+// TestLocksOfAFrozenOwnerEnd: a process that stands still in the middle of a commit has the row of its unit, or that of a lane from which it drew; others need them.
 func TestLocksOfAFrozenOwnerEnd(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, eventstore.StartOptions{Relayed: true})
 	_, err := d.store.Raise(d.Context(), []eventstore.Ask{{Unit: shipping, Generation: 5}})
 	d.must(err)
+	d.commit(events("a", 1))
 	frozen := d.config
 	frozen.TransactionTimeout = 300 * time.Millisecond
 	r, err := frozen.resolve()
 	d.must(err)
-	conn := session(t, r)
-	for _, statement := range []string{beginWork, shareStore, `SELECT generation FROM keyhold_units WHERE name = 'shipping' AND key = 'a' FOR NO KEY UPDATE`} {
-		_, err := conn.Exec(d.Context(), statement)
-		d.must(err)
-	}
-	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
-	defer cancel()
-	found, err := d.store.Raise(ctx, []eventstore.Ask{{Unit: shipping, Generation: 6}})
-	if err != nil || !found[0].Raised {
-		t.Errorf("raise: %+v, %v", found, err)
-	}
-	if _, err := conn.Exec(d.Context(), `COMMIT`); err == nil {
-		t.Error("the frozen owner committed")
+	for row, lock := range map[string]string{
+		"unit": `SELECT generation FROM keyhold_units WHERE name = 'shipping' AND key = 'a' FOR NO KEY UPDATE`,
+		"lane": `UPDATE keyhold_lanes SET last = last + 1 RETURNING last`,
+	} {
+		conn := session(t, r)
+		for _, statement := range []string{beginWork, shareStore, lock} {
+			tag, err := conn.Exec(d.Context(), statement)
+			d.must(err)
+			if statement == lock && tag.RowsAffected() != 1 {
+				t.Fatalf("%s: %d rows are locked", row, tag.RowsAffected())
+			}
+		}
+		ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+		defer cancel()
+		switch row {
+		case "unit":
+			found, err := d.store.Raise(ctx, []eventstore.Ask{{Unit: shipping, Generation: 6}})
+			if err != nil || !found[0].Raised {
+				t.Errorf("raise: %+v, %v", found, err)
+			}
+		case "lane":
+			next := events("a", 2)
+			next.Publish = next.Publish[1:]
+			done, err := d.store.Begin("another").Commit(ctx, next)
+			if err != nil || done.Tails[0].First != 2 {
+				t.Errorf("the next of the lane: %+v, %v", done, err)
+			}
+		}
+		if _, err := conn.Exec(d.Context(), `COMMIT`); err == nil {
+			t.Errorf("%s: the frozen owner committed", row)
+		}
 	}
 }
 

@@ -60,6 +60,92 @@ func TestUnitsShareCalls(t *testing.T) {
 	}
 }
 
+// TestALostReplyOfACallForManyUnitsIsUnknownToEach: the call was carried out, once. Each unit asks again for itself, gets the same entries, or a higher generation, and none has
+// lost anything.
+func TestALostReplyOfACallForManyUnitsIsUnknownToEach(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Run(t, redisserver.Options{})
+	w, _ := newWorld(t, server, Config{})
+	through := proxy.Run(t, server.Addr())
+	cfg := w.cfg
+	cfg.URL = "redis://" + through.Addr()
+	cfg.TTL, cfg.Timeout = time.Minute, 30*time.Second
+	node := w.nodeAt(cfg)
+	w.pass(cfg.TTL)
+	const units = 100
+	lanes, held := make([]event.LaneRef, units), make([]partitions.Held, units)
+	for i := range units {
+		lanes[i] = event.LaneRef{Category: "order", Key: strconv.Itoa(i)}
+		w.publish(lanes[i], 2, "shipping")
+		held[i] = w.acquire(node, event.Unit{Name: "shipping", Key: lanes[i].Key})
+		w.advance(node, held[i], 1, place(lanes[i], 0)) // the scripts are known from now on
+	}
+	w.release(node, w.acquire(node, event.Unit{Name: "billing", Key: "0"}), false)
+	own := &node.conn.Load().servers.of("").lines
+	// together makes calls for all units, of which those for the last ones are one, and the reply to that is lost.
+	together := func(k *kind, l *line, do func(i int) error) {
+		t.Helper()
+		before := calls(t, server)
+		errs := make([]error, units)
+		happened := through.LoseReply(k.script.flagged.sha, k.flying, false)
+		if err := server.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i := range k.flying {
+			all.Go(func() { errs[i] = do(i) })
+			l.waitForFlights(t, i+1)
+		}
+		for i := k.flying; i < units; i++ {
+			all.Go(func() { errs[i] = do(i) })
+		}
+		l.waitFor(t, units-k.flying)
+		if err := server.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		<-happened
+		for i, err := range errs {
+			if i < k.flying && err != nil || i >= k.flying && !errors.Is(err, partitions.ErrUnknown) {
+				t.Errorf("%s of unit %d: %v", k.name, i, err)
+			}
+		}
+		if n := calls(t, server) - before; n != int64(k.flying)+1 {
+			t.Errorf("%s: %d calls", k.name, n)
+		}
+	}
+	together(&kindRead, &own.read, func(i int) error {
+		_, err := node.Port().Advance(t.Context(), held[i], []event.Position{place(lanes[i], 1)}, 1)
+		return err
+	})
+	for i, h := range held {
+		if got := w.advance(node, h, 1, place(lanes[i], 1)); sequences(got.Entries) != run(lanes[i], 2, 2) {
+			t.Errorf("%s asked again and got %s", h.Unit, sequences(got.Entries))
+		}
+	}
+	together(&kindAcquire, &own.acquire, func(i int) error {
+		got, err := node.Port().Acquire(t.Context(), held[i].Unit, 0)
+		held[i].Generation = got.Generation
+		return err
+	})
+	for i, h := range held[kindAcquire.flying:] {
+		if h = w.acquire(node, h.Unit); h.Generation != 3 {
+			t.Errorf("%s is granted %d after 1 and one that it did not hear of", h.Unit, h.Generation)
+		}
+		held[kindAcquire.flying+i] = h
+	}
+	for i, h := range held {
+		w.advance(node, h, 1, place(lanes[i], 2))
+		if p := w.pending(lanes[i], "shipping"); len(p) > 0 {
+			t.Errorf("pending of %s: %v", h.Unit, p)
+		}
+	}
+	together(&kindRelease, &own.release, func(i int) error { return node.Port().Release(t.Context(), held[i], true) })
+	for _, h := range held[kindRelease.flying:] {
+		w.release(node, h, true)
+	}
+}
+
 // waitFor returns when n requests wait.
 func (l *line) waitFor(t *testing.T, n int) {
 	t.Helper()
@@ -73,10 +159,15 @@ func (l *line) waitFor(t *testing.T, n int) {
 // waitForFlight returns when a call is under way and nobody waits.
 func (l *line) waitForFlight(t *testing.T) {
 	t.Helper()
+	l.waitForFlights(t, 1)
+}
+
+func (l *line) waitForFlights(t *testing.T, n int) {
+	t.Helper()
 	eventually(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.mu.flying > 0 && len(l.mu.waiting) == 0
+		return l.mu.flying >= n && len(l.mu.waiting) == 0
 	})
 }
 
