@@ -248,6 +248,9 @@ func (d *Desk) forUnit(k eventstore.ActKind, u *Unit) (words string, warnings []
 		if parked {
 			return fmt.Sprintf("has it apply %s, from %s on, in order", ofMany(u.Parking.Count, "event that is set aside", "events that are set aside"), which), warnings
 		}
+		if otherHistory(u) {
+			return "has it go on behind the event that the broker has before " + at.String(), append(warnings, "what its producer has published anew up to there is not applied")
+		}
 		return "has it try " + which + " again, with all its attempts", warnings
 	case eventstore.ActSkip:
 		words = "passes " + which + " without applying it, for good"

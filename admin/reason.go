@@ -42,6 +42,10 @@ func (d *Desk) reasons(v *Unit) []string {
 		add("neither the store nor the broker has that event, and what comes after it is not applied out of order: was the store restored from a backup, or were " +
 			"records deleted? Where another application produces the category, that one has it no more")
 	}
+	if otherHistory(v) {
+		add("another application produces the category, and its store went back in time: was it restored from a backup, or did it fail over without its last commits? What it has published again " +
+			"up to there was not applied here, and what was applied here instead stays")
+	}
 	if fullOfParked(v) {
 		add("there is no room to set more aside: a retry applies what is set aside first, which makes room")
 	}
@@ -99,6 +103,9 @@ func fullOfParked(v *Unit) bool {
 
 // missingEvent reports whether a unit is halted because what comes next is nowhere.
 func missingEvent(v *Unit) bool { return v.Halt != nil && v.Halt.Reason == "missing" }
+
+// otherHistory reports whether a unit is halted because the broker has another event than it has applied.
+func otherHistory(v *Unit) bool { return v.Halt != nil && v.Halt.Reason == eventstore.HistoryDiverged }
 
 // stopOf says what the start of a program does not change for a unit that waits for a person; "" for one that does not.
 func stopOf(v *Unit) string {
@@ -263,6 +270,8 @@ func (d *Desk) steps(v *Unit) []Step {
 	case missingEvent(v):
 		add("look for it again, once it is there: the backup that has it was restored, or its producer runs", d.cmdUnit("retry", v, seen...))
 		add("go on without it, for good", d.cmdUnit("skip", v, decided...))
+	case otherHistory(v):
+		add("go on behind the event that its producer has there now; what both have apart is yours to mend first", d.cmdUnit("retry", v, seen...))
 	case v.Halt != nil:
 		add("look at what the event holds", d.cmdUnit("show", v, "--data"))
 		add("try the event again, once the cause is mended", d.cmdUnit("retry", v, seen...))

@@ -131,6 +131,26 @@ func TestWhyTellsThatARetryMakesRoomForWhatIsSetAside(t *testing.T) {
 	})
 }
 
+// A key whose producer went back in time has nothing to pass: the only thing to do is to go on.
+func TestWhyTellsThatAProducerWentBackInTime(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		b.publish("ada", "order.placed", "order.placed")
+		b.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: ada}, Advance: []eventstore.Advance{{Lane: lane("ada"), To: 1, EventID: "a"}}})
+		b.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: ada}, Halt: &eventstore.Halt{
+			Unit: ada, Lane: lane("ada"), Sequence: 2, EventID: "b", Reason: eventstore.HistoryDiverged, Error: `event "a" was applied at #1`, Since: noon.Add(-4 * time.Minute),
+		}})
+		x := b.why(b.desk, admin.WhyQuery{Handler: "shipping", Key: "ada"})
+		b.text("why", x[1:], `
+			shipping/ada halted
+			  halted for 4 m at order:ada #2: diverged: event "a" was applied at #1
+			  another application produces the category, and its store went back in time: was it restored from a backup, or did it fail over without its last commits? What it has published again up to there was not applied here, and what was applied here instead stays
+			  > go on behind the event that its producer has there now; what both have apart is yours to mend first: keyhold partitions retry shipping ada --expect 2`)
+		p, err := b.desk.Preview(b.Context(), request(eventstore.ActRetry, ada, ""))
+		b.must(err)
+		b.same("preview", p.Words, "has it go on behind the event that the broker has before order:ada #2")
+	})
+}
+
 func TestWhyTellsWhatTheProcessIsDoing(t *testing.T) {
 	onStores(t, func(b *bundle) {
 		b.publish("ada", "order.placed", "order.placed")

@@ -10,11 +10,15 @@ import (
 // TooManyParked is the reason of a halt before an event for which a unit has no room among its parked events.
 const TooManyParked = "too many parked"
 
+// HistoryDiverged is the reason of a halt where the broker tells another history of a lane than the one that was applied: it has another event at the checkpoint, the one that the
+// halt names, because the store that the lane comes from, which is another application's, went back in time. Nothing is wrong with the event at the halt.
+const HistoryDiverged = "diverged"
+
 // Deed is what an act on one unit, or on all units of a handler, changes; [Act.Decide] gives it. An adapter reads the state, decides, and
 // carries the deed out with the row of the act, in one transaction.
 type Deed struct {
 	LiftHalt            bool     // the halt goes, and what is known of attempts at the unit's next event
-	Advance             *Advance // past the event of the halt
+	Advance             *Advance // past the event of the halt; or, to where it is, what its event is now
 	Dead                *Dead    // to be kept
 	DropFirst, DueFirst bool     // the first parked event goes; the one that is first then, if any, is to be applied
 	Pause               *Pause   // to be set
@@ -89,6 +93,13 @@ func (a *Act) actOnHalt(now UnitState, checkpoint event.Sequence) (Deed, error) 
 	if a.Kind == ActRetry && h.Reason == TooManyParked && now.Parking != nil { // or there would be no room for it again
 		d.DueFirst = true
 		d.Detail = haltedAt(h) + ", now applies its parked events first"
+	}
+	if h.Reason == HistoryDiverged && a.Kind != ActRetry {
+		return Deed{}, a.Moved(now, "it has applied another history than the broker has, and no event is to blame: a retry has it go on in the broker's")
+	}
+	if h.Reason == HistoryDiverged && checkpoint == h.Sequence-1 { // or it would halt there again
+		d.Advance = &Advance{Lane: h.Lane, From: checkpoint, To: checkpoint, EventID: h.EventID}
+		d.Detail = haltedAt(h) + ", now goes on behind the event that the broker has there"
 	}
 	if a.Kind == ActRetry {
 		return d, nil

@@ -61,6 +61,29 @@ func TestDeedOfAnActOnAHalt(t *testing.T) {
 	}
 }
 
+// TestRetryOfADivergedUnitGoesOnInTheBrokersHistory: with the checkpoint where it is, at the event that the broker has there. To pass an event would drop one that nobody has applied.
+func TestRetryOfADivergedUnitGoesOnInTheBrokersHistory(t *testing.T) {
+	t.Parallel()
+	now := halted(5)
+	now.Halt.Reason, now.Halt.EventID = eventstore.HistoryDiverged, "e-4b"
+	retry := act(eventstore.ActRetry, 5)
+	retry.Seen.EventID = "e-4b"
+	got, err := retry.Decide(now, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&eventstore.Advance{Lane: orders, From: 4, To: 4, EventID: "e-4b"}, got.Advance); diff != "" || !got.LiftHalt {
+		t.Errorf("%+v\n%s", got, diff)
+	}
+	for _, kind := range []eventstore.ActKind{eventstore.ActSkip, eventstore.ActDeadLetter} {
+		other := retry
+		other.Kind = kind
+		if got, err := other.Decide(now, 4); !errors.Is(err, eventstore.ErrStateMoved) {
+			t.Errorf("%s: %+v, %v", kind, got, err)
+		}
+	}
+}
+
 func TestDeedOfAnActOnParkedEvents(t *testing.T) {
 	t.Parallel()
 	at := event.Position{Lane: orders, Sequence: 5, EventID: "e-5"}

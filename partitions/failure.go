@@ -19,6 +19,21 @@ func (m *Machine) missing(ref event.LaneRef) {
 	m.settle, m.fate = &Failure{Lane: ref, Sequence: l.at + 1, Reason: "missing"}, fateHalt
 }
 
+// diverged halts the unit behind the place where the stream tells another history than the one it has applied. The halt has the id of the event that the stream has there: whoever
+// lifts it has seen both, and goes on behind that one.
+func (m *Machine) diverged(found event.Position) {
+	l := m.laneOf(found.Lane)
+	if l == nil || l.at != found.Sequence {
+		m.unread = true
+		m.trouble("fetch", Failed, fmt.Errorf("%s is said to have diverged at #%d, where the unit is not", found.Lane, found.Sequence))
+		return
+	}
+	m.settle, m.fate = &Failure{
+		Lane: found.Lane, Sequence: l.at + 1, EventID: found.EventID, Reason: "diverged",
+		Error: fmt.Sprintf("event %q was applied at #%d, and the stream has %q there: the store of its producer went back in time", l.id, l.at, found.EventID),
+	}, fateHalt
+}
+
 // failed counts an attempt that failed by itself, and decides what comes of it.
 func (m *Machine) failed(in ApplyDone) {
 	e := &m.entries[0]

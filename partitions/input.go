@@ -189,10 +189,10 @@ func (c Class) String() string {
 type Failure struct {
 	Lane      event.LaneRef
 	Sequence  event.Sequence
-	EventID   string // "" where the entry is missing
+	EventID   string // "" where the entry is missing; "diverged": of the entry before, as the stream has it
 	EventType string // "" where the entry is missing
 	Attempts  int
-	Reason    string // "retries exhausted", "poison", "undecodable", "missing", "crashed the process", "too many parked"; "" = it is parked behind another
+	Reason    string // "retries exhausted", "poison", "undecodable", "missing", "diverged", "crashed the process", "too many parked"; "" = it is parked behind another
 	Error     string // of the last attempt
 }
 

@@ -67,6 +67,10 @@ type Fetched struct {
 	// Gap: the entry after the position of Lane is neither in the stream nor in the store. With Gap there are no entries.
 	Gap  bool
 	Lane event.LaneRef
+	// Diverged: where the caller is in a lane, the stream has another event than the caller's position names. Found is that one. The store that the lane comes from went back in time,
+	// and what the caller has applied up to there is not what the stream has. With it there are no entries.
+	Diverged bool
+	Found    event.Position
 	// Drained: besides these entries nothing was unread in any lane, so the caller need not ask again before the next wake. A
 	// port that does not know says false; no entries and no Gap mean the same whatever it says.
 	Drained bool

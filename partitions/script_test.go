@@ -281,7 +281,7 @@ func (s *script) recovered(d *datadriven.TestData) partitions.RecoverDone {
 	return in
 }
 
-// fetched order#4 order#5:ignored order#6:void [drained] | fetched gap=order | fetched stale
+// fetched order#4 order#5:ignored order#6:void [drained] | fetched gap=order | fetched diverged=order#3 | fetched stale
 func (s *script) fetched(d *datadriven.TestData) partitions.FetchDone {
 	in := partitions.FetchDone{Outcome: s.outcome(d), Err: s.err(d)}
 	for _, a := range d.CmdArgs {
@@ -290,6 +290,10 @@ func (s *script) fetched(d *datadriven.TestData) partitions.FetchDone {
 			in.Drained = true
 		case a.Key == "gap":
 			in.Gap, in.Lane = true, lane(a.Vals[0])
+		case a.Key == "diverged":
+			in.Diverged = true
+			in.Found.Lane, in.Found.Sequence = s.place(a.Vals[0])
+			in.Found.EventID = "another " + a.Vals[0]
 		case strings.Contains(a.Key, "#"):
 			in.Entries = append(in.Entries, s.entry(a.Key))
 		}

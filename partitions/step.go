@@ -286,6 +286,10 @@ func (m *Machine) fetchDone(in FetchDone) {
 		m.missing(in.Lane)
 		return
 	}
+	if in.Diverged {
+		m.diverged(in.Found)
+		return
+	}
 	m.entries, m.took = in.Entries, false
 	if len(m.entries) == 0 {
 		m.failures, m.suspect = 0, false

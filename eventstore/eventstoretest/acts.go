@@ -82,6 +82,19 @@ var actsOnHalts = []check{
 		f.same("checkpoint", r.Checkpoints[0].Sequence, event.Sequence(2))
 		f.same("unpassed", f.unpassed("shipping", "order"), []event.LaneRef{orders})
 	}},
+	{"retry of a unit that has applied another history leaves the checkpoint where it is, at the event that the broker has", func(f *fixture) {
+		f.publish(f.events("order", "a", 3)...)
+		f.commit(advance(shipping, orders, 0, 2))
+		h := eventstore.Halt{Unit: shipping, Lane: orders, Sequence: 3, EventID: "another 2", Reason: eventstore.HistoryDiverged, Since: base}
+		f.commit(eventstore.Changes{Fence: eventstore.Fence{Unit: shipping}, Halt: &h})
+		f.stateMoved(seeing(eventstore.ActSkip, shipping, orders, 3))
+		a := seeing(eventstore.ActRetry, shipping, orders, 3)
+		f.act(a)
+		f.same("recovered", f.recover(shipping, orders), eventstore.Recovered{
+			Unit: shipping, Checkpoints: []event.Position{position(orders, 2, "another 2")},
+		})
+		f.same("unpassed", f.unpassed("shipping", "order"), []event.LaneRef{orders})
+	}},
 	{"skip moves the checkpoint by exactly one, keeps the event's id, and leaves no dead letter", func(f *fixture) {
 		h := f.haltNext(shipping, orders, 3)
 		f.publish(f.events("order", "a", 2)...)

@@ -30,6 +30,9 @@ var _ partitions.Port = (*port)(nil)
 // errAsked: what is next was asked of the producer.
 var errAsked = errors.New("broker in memory: entries are missing, and the producer was asked for them")
 
+// errShort: a stream has lost its end, or another history than the reader has applied.
+var errShort = errors.New("broker in memory: the stream ends below what was applied")
+
 func (s *Server) unit(u event.Unit) *lease {
 	l := s.mu.units[u]
 	if l == nil || s.now() >= l.until+s.limits.RetireAfter {
@@ -133,6 +136,8 @@ type part struct {
 	after   event.Sequence
 	lost    event.Sequence // up to here
 	foreign bool
+	other   string         // event at the place of the unit, which has applied another one there
+	short   bool           // the stream ends below the place of the unit
 	asked   bool           // of the producer, who did not answer yet
 	place   event.Sequence // where the unit begins, which had none; 0 = it has one
 	entries []event.Envelope
@@ -163,6 +168,14 @@ func (p *port) read(ctx context.Context, op string, h partitions.Held, above []e
 	if err != nil {
 		return partitions.Fetched{}, err
 	}
+	for i := range parts {
+		switch next := &parts[i]; {
+		case next.short:
+			return partitions.Fetched{}, fmt.Errorf("%s ends below %d: %w", next.lane, next.after, errShort)
+		case next.other != "":
+			return partitions.Fetched{Diverged: true, Found: event.Position{Lane: next.lane, Sequence: next.after, EventID: next.other}}, nil
+		}
+	}
 	if err := p.begin(ctx, h, parts); err != nil {
 		return partitions.Fetched{}, err
 	}
@@ -178,12 +191,19 @@ func (p *port) take(parts []part, u event.Unit, pos event.Position, ack bool, ow
 	if passed, read := st.passed[u.Name]; !read || ack && passed < pos.Sequence {
 		st.passed[u.Name] = pos.Sequence
 	}
-	if pos.Sequence >= st.newest() {
-		return parts
-	}
 	next := part{lane: pos.Lane, after: pos.Sequence}
 	producer := p.mu.categories[pos.Lane.Category].StoreID
 	next.foreign = producer != "" && producer != own
+	if known := next.foreign && pos.Sequence > 0 && pos.EventID != ""; known && pos.Sequence > st.newest() {
+		next.short = true
+		return append(parts, next)
+	} else if there := st.at(pos.Sequence); known && there != nil && there.ID != pos.EventID && !there.Void() {
+		next.other = there.ID
+		return append(parts, next)
+	}
+	if pos.Sequence >= st.newest() {
+		return parts
+	}
 	if first := st.entries[0].Sequence; pos.Sequence+1 < first {
 		next.lost = first - 1
 		if next.foreign {

@@ -32,6 +32,16 @@ func (s *stream) newest() event.Sequence {
 	return s.entries[len(s.entries)-1].Sequence
 }
 
+// at gives the entry at a sequence, nil where there is none.
+func (s *stream) at(seq event.Sequence) *event.Envelope {
+	for i := range s.entries {
+		if s.entries[i].Sequence == seq {
+			return &s.entries[i]
+		}
+	}
+	return nil
+}
+
 func (s *stream) cut(through event.Sequence) {
 	at, _ := slices.BinarySearchFunc(s.entries, through+1, func(e event.Envelope, seq event.Sequence) int { return cmp.Compare(e.Sequence, seq) })
 	s.entries = s.entries[at:]

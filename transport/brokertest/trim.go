@@ -165,6 +165,35 @@ var missing = []check{
 			s.Errorf("got %+v, %v; want a gap", got, err)
 		}
 	}},
+	{"A reader of another store that has applied another history is told, be it behind or at the end of it", func(s *suite) {
+		b, _, h := s.abroad()
+		read := func(seq event.Sequence, id string) (partitions.Fetched, error) {
+			return b.Port().Fetch(s.Context(), h, []event.Position{{Lane: orders, Sequence: seq, EventID: id}}, 10)
+		}
+		s.start(orders, 1, 3)
+		got, err := read(3, entryID(orders, 3))
+		s.must("fetch at the end", err)
+		s.same("nothing more", 0, len(got.Entries))
+		s.must("retire", s.Broker.Retire(s.Context(), []transport.Retire{{Lane: orders, Through: 3}})[0])
+		again := s.entries(orders, 2, 4)
+		for i := range again {
+			again[i].ID = "another " + again[i].ID
+		}
+		s.append(transport.Append{Lane: orders, Start: true, Entries: again[:1]}) // the producer's store knows 1 alone
+		if got, err := read(3, entryID(orders, 3)); err == nil {
+			s.Errorf("the stream ends below what was applied: %+v", got)
+		}
+		for _, more := range []int{2, 3} {
+			s.append(transport.Append{Lane: orders, Entries: again[:more]})
+			want := event.Position{Lane: orders, Sequence: 3, EventID: "another " + entryID(orders, 3)}
+			if got, err := read(3, entryID(orders, 3)); err != nil || !got.Diverged || got.Found != want || len(got.Entries) > 0 {
+				s.Errorf("up to %d: %+v, %v; want it diverged at %+v", 1+more, got, err, want)
+			}
+		}
+		got, err = read(3, "another "+entryID(orders, 3))
+		s.must("fetch, by one who has applied that", err)
+		s.same("what comes next", again[2:], got.Entries)
+	}},
 	{"One who has no place in a lane asks where it begins, and begins with the first that is kept", func(s *suite) {
 		s.begun(2, func(*transport.Wanted) []event.Envelope { return s.entries(orders, 3, 4) })
 	}},

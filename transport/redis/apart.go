@@ -42,7 +42,7 @@ func (p *port) readApart(ctx context.Context, h partitions.Held, t *tenure, abov
 		return partitions.Fetched{}, errors.Join(err, p.remark(ctx, t))
 	}
 	got, err := p.read(ctx, h, t, reading{above: above, most: max})
-	if removed && (err != nil || got.Gap || len(got.Entries) > 0) {
+	if removed && (err != nil || got.Gap || got.Diverged || len(got.Entries) > 0) {
 		err = errors.Join(err, p.remark(ctx, t))
 	}
 	if err != nil {

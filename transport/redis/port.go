@@ -49,6 +49,7 @@ type laneTenure struct {
 	stream string
 	acked  event.Sequence // the durable checkpoint, as far as it was told
 	sure   bool           // nothing at or below acked is pending
+	agreed bool           // the stream was seen to have the unit's history
 	lost   event.Sequence // the stream has nothing below this, but the caller is there; 0 = it is not so
 }
 

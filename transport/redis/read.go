@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/keyhold/keyhold/event"
@@ -97,6 +98,12 @@ func (p *port) read(ctx context.Context, h partitions.Held, t *tenure, r reading
 			t.tidy = tidyDrained
 		}
 		r.acknowledged(more)
+		if found, diverged, err := p.compare(ctx, &r); err != nil || diverged {
+			if drained { // it is not done with
+				err = errors.Join(err, p.remark(ctx, t))
+			}
+			return partitions.Fetched{Diverged: diverged, Found: found}, err
+		}
 		got, err := p.assemble(ctx, &r, entries)
 		if err != nil || got.Gap || len(got.Entries) > 0 {
 			return got, err
@@ -190,8 +197,14 @@ func (r *reading) from(i int) string {
 
 // parse takes the answer of a unit apart: entries of each lane, as the stream has them.
 func (r *reading) parse(answer []any) (drained, more bool, entries [][]event.Envelope, err error) {
-	if len(answer) != 3+len(r.lanes) || answer[0] != "ok" {
+	if len(answer) < 3+len(r.lanes) || len(answer) > 4+len(r.lanes) || answer[0] != "ok" {
 		return false, false, nil, oddReply(scriptRead, answer)
+	}
+	made, _ := list(at(answer, 3+len(r.lanes)), 0)
+	for _, n := range made { // a stream without the group may be another one than before
+		if i, ok := integer(n); ok && i >= 1 && int(i) <= len(r.lanes) {
+			r.lanes[i-1].agreed = false
+		}
 	}
 	entries = make([][]event.Envelope, len(r.lanes))
 	for i, l := range r.lanes {

@@ -12,6 +12,7 @@
 --         stream: position to read from, first sequence to acknowledge (0: none; "*": whatever is pending up to the position, 128 at a time), what it is: "p" a primary lane, "b" a
 --         backfill lane, "P" and "B" the same, not to be read: the caller knows that what comes next is not in it
 -- Result  for each unit: {'ok', 1 if there was nothing in any lane, else 0, 1 if there is more to acknowledge, else 0, entries of the first stream, of the second, ...},
+--         and last, if groups were made, in which streams, by number;
 --         {'fenced'}, {'later'} (not even looked at: the answer has its bytes already), {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units, streams and entries), whatever is pending
@@ -44,18 +45,19 @@ local function acknowledge(group, stream, from, upto)
   return from ~= '*' or #ids < 128
 end
 
--- read gives entries, and how many bytes of data all have that the unit was given. An entry counts for 1 KiB more than it has, which is about the time that it takes.
+-- read gives entries, how many bytes of data all have that the unit was given, and whether the group was made for it. An entry counts for 1 KiB more than it has, which is about the time that it takes.
 local function read(group, holder, stream, above, most, bytes)
-  local at = above .. '-0'
+  local at, made = above .. '-0', false
   if tell('XGROUP', 'SETID', stream, group, at).err then
     if call('EXISTS', stream) == 0 then
       return {}, bytes
     end
     call('XGROUP', 'CREATE', stream, group, at)
+    made = true
   end
   local got = call('XREADGROUP', 'GROUP', group, holder, 'COUNT', most, 'STREAMS', stream, '>')
   if not got then
-    return {}, bytes
+    return {}, bytes, made
   end
   local entries = got[1][2]
   for i = 1, #entries do
@@ -68,7 +70,7 @@ local function read(group, holder, stream, above, most, bytes)
       break
     end
   end
-  return entries, bytes
+  return entries, bytes, made
 end
 
 local function tidy(group, holder, key, streams)
@@ -95,7 +97,7 @@ local function serve(lease, busy, a, k)
   if left <= 0 then
     return {'later'}
   end
-  local answer, more, found, bytes = {'ok', 0, 0}, false, false, 0
+  local answer, more, found, bytes, made, new = {'ok', 0, 0}, false, false, 0, {}, false
   local first = a + 7
   for i = 1, streams do
     local at = first + 3 * (i - 1)
@@ -115,13 +117,19 @@ local function serve(lease, busy, a, k)
       local what = ARGV[at + 2]
       if what == (kind == 0 and 'p' or 'b') then
         if not before then
-          answer[3 + i], bytes = read(group, holder, KEYS[k + i], ARGV[at], most, bytes)
+          answer[3 + i], bytes, new = read(group, holder, KEYS[k + i], ARGV[at], most, bytes)
+          if new then
+            made[#made + 1] = i
+          end
           found = found or #answer[3 + i] > 0
         end
       elseif what == (kind == 0 and 'P' or 'B') then
         found = true
       end
     end
+  end
+  if #made > 0 then
+    answer[4 + streams] = made
   end
   left = left - bytes
   if not found and not more then
