@@ -26,7 +26,8 @@ type Divergences interface {
 	// broker's. What follows a record by its
 	// sequence and event id follows it to its new place: halts, attempts, dead letters, parked and abandoned events. What names an event that only the broker
 	// has stays where it is. Afterwards the lane counts as published up to the newest entry that the broker had, its records above that are unpublished,
-	// and it is due to be looked at.
+	// and it is due to be looked at. A broker that is ahead by more than ten million has an entry that nobody published: then nothing is renumbered, and the lane counts as
+	// published as far as it did.
 	//
 	// Checkpoints: one at or below what is in common stays: its handler reads on through the broker's history, or the voids where the broker has lost that,
 	// to the renumbered records. One above it whose event is the store's own record there goes with that record, because its handler has applied
@@ -85,6 +86,10 @@ type Adoption struct {
 	Detail    string // for [ActRecord]
 }
 
+// mostVoids is how many places a broker may be ahead: no store loses more of a lane. Whoever adds an entry to a stream by hand has Redis number it, by the time in
+// milliseconds, which lies far beyond.
+const mostVoids = 10_000_000
+
 // Adopt decides how a lane is brought in line with what the broker has.
 func (d *Diverged) Adopt() Adoption {
 	newest := d.Sequence
@@ -95,6 +100,10 @@ func (d *Diverged) Adopt() Adoption {
 	}
 	// What was purged has been passed by all; a void in its place would have a hole behind it.
 	common = max(common, gone)
+	if newest > common+mostVoids {
+		return Adoption{Common: max(common, d.Tail), Published: min(d.Published, d.Tail), Tail: d.Tail, Detail: fmt.Sprintf(
+			"diverged at #%d, which is no place of a lane that has #%d: nothing is renumbered; remove that entry from the stream (XDEL %d-0), or the lane diverges again", newest, d.Tail, newest)}
+	}
 	a := Adoption{Common: common, Published: newest, Tail: d.Tail}
 	if common >= newest {
 		a.Detail = fmt.Sprintf("diverged at #%d; the records that were in the way are purged, and nothing is renumbered", newest)

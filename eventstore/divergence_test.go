@@ -12,6 +12,25 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
+// Voids up to there would be more than any store can hold.
+func TestAnEntryThatNobodyPublishedIsNotAdopted(t *testing.T) {
+	t.Parallel()
+	for newest, want := range map[event.Sequence]eventstore.Adoption{
+		10_000_002:        {Common: 2, Shift: 10_000_000, Published: 10_000_002, Tail: 10_000_005},
+		10_000_003:        {Common: 5, Published: 2, Tail: 5},
+		1_750_000_000_000: {Common: 5, Published: 2, Tail: 5},
+	} {
+		d := eventstore.Diverged{Divergence: eventstore.Divergence{Lane: orders, Sequence: newest}, Published: 2, Tail: 5, First: 1}
+		got := d.Adopt()
+		if says := strings.Contains(got.Detail, fmt.Sprintf("XDEL %d-0", newest)); says != (want.Shift == 0) {
+			t.Errorf("%d: %q", newest, got.Detail)
+		}
+		if got.Detail = ""; got != want {
+			t.Errorf("%d: got %+v, want %+v", newest, got, want)
+		}
+	}
+}
+
 func TestAdoptionSaysWhatItDoes(t *testing.T) {
 	t.Parallel()
 	stored := func(at event.Sequence) eventstore.AppliedAt { return eventstore.AppliedAt{Sequence: at, Stored: true} }

@@ -20,6 +20,20 @@ var adoptions = whenRelayed([]check{
 		f.same("at", f.recover(billing, orders).Checkpoints[0], position(orders, 2, records[1].ID))
 		f.same("lag", f.lag("shipping"), uint64(6))
 	}},
+	{"an entry far beyond the lane, which nobody published, changes nothing of it", func(f *fixture) {
+		records := f.back(1_750_000_000_000)
+		f.commit(at(shipping, orders, 1, records[0].ID))
+		f.adopt(orders)
+		f.same("diverged", len(f.diverged()), 0)
+		f.same("records", f.lane(orders), records)
+		f.same("checkpoint", f.checkpoint(shipping, orders), event.Sequence(1))
+		p := f.passing(orders)
+		f.same("published", p.Published, event.Sequence(2))
+		f.same("tail", p.Tail, event.Sequence(5))
+		f.publish(f.events("order", "a", 1)...)
+		f.same("the next", f.lane(orders)[5].Sequence, event.Sequence(6))
+		f.same("unpublished", f.unpublished(), []eventstore.Unpublished{{Lane: orders, Published: 2, Tail: 6}})
+	}},
 	{"what a handler of this store applied is in common, though it was not noted", func(f *fixture) {
 		records := f.back(4)
 		f.commit(at(shipping, orders, 3, records[2].ID))

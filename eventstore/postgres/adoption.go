@@ -109,7 +109,7 @@ func (c *connection) adopt(lane int64, d *eventstore.Diverged, a eventstore.Adop
 	if _, err := c.exec(`UPDATE keyhold_lanes SET last = $2 WHERE id = $1`, lane, int64(a.Tail)); err != nil {
 		return err
 	}
-	if _, err := c.exec(`INSERT INTO keyhold_published (lane, through) VALUES ($1, $2) ON CONFLICT (lane) DO UPDATE SET through = excluded.through`,
+	if _, err := c.exec(`INSERT INTO keyhold_published (lane, through) SELECT $1, $2::bigint WHERE $2::bigint > 0 ON CONFLICT (lane) DO UPDATE SET through = excluded.through`,
 		lane, int64(a.Published)); err != nil {
 		return err
 	}
@@ -167,10 +167,18 @@ func (c *connection) renumber(lane int64, category string, a eventstore.Adoption
 	return nil
 }
 
+// fillAtOnce is how many voids go to the database in one piece.
+const fillAtOnce = 1000
+
 // fill puts voids between what is in common and what was renumbered. They are of the kind that a purge leaves; nobody reads them by position.
 func (c *connection) fill(lane int64, d *eventstore.Diverged, a eventstore.Adoption, now time.Time) error {
 	var voids script
 	for seq := a.Common + 1; seq <= d.Sequence; seq++ {
+		if len(voids.reads) == fillAtOnce {
+			if err := voids.run(c.ctx, c.conn); err != nil {
+				return err
+			}
+		}
 		id := event.NewID()
 		if seq == d.Sequence {
 			id = d.EventID
