@@ -34,6 +34,7 @@ func (d door) ExecContext(ctx context.Context, query string, args ...any) (sql.R
 		args = []any{pgx.QueryExecModeSimpleProtocol} // so that it may be several statements
 	}
 	result, err := d.v.conn.ExecContext(ctx, query, args...)
+	d.v.forgo() // nothing is left to be read: a transaction may have very many statements
 	return result, done(err)
 }
 
@@ -114,6 +115,13 @@ func (v *visit) enter(ctx context.Context, query string) (done func(error) error
 		v.used = time.Now()
 		return err
 	}, merged, nil
+}
+
+// forgo ends the context of the query that was entered last.
+func (v *visit) forgo() {
+	last := len(v.release) - 1
+	v.release[last]()
+	v.release = v.release[:last]
 }
 
 // class says what an error of the application's SQL is.

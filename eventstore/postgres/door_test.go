@@ -22,6 +22,8 @@ func (d *desk) open() (eventstore.Tx, eventstore.SQL) {
 	return tx, db
 }
 
+func begun(t eventstore.Tx) *tx { return t.(*tx) }
+
 func (d *desk) mine() (count int) {
 	d.Helper()
 	d.value(&count, `SELECT count(*) FROM mine`)
@@ -55,6 +57,22 @@ func TestWhatReachesBeyondAUnitOfWorkIsRefused(t *testing.T) {
 	_, err := tx.Commit(d.Context(), eventstore.Changes{})
 	d.must(err)
 	d.same("rows", d.mine(), 1)
+}
+
+// A rebuild, or an import, has very many in one transaction.
+func TestStatementsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	tx, db := d.open()
+	for n := range 100 {
+		_, err := db.ExecContext(d.Context(), `INSERT INTO mine VALUES ($1)`, n)
+		d.must(err)
+	}
+	_, err := db.ExecContext(d.Context(), `INSERT INTO mine VALUES (0)`)
+	if err == nil {
+		t.Error("a row is there twice")
+	}
+	d.same("contexts that are kept", len(begun(tx).visit.release), 0)
 }
 
 // What gets past the list of statements is found by the mark.
