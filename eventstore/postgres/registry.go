@@ -232,47 +232,30 @@ func (c *connection) saveHandler(s *script, h *eventstore.Handler) error {
 	return nil
 }
 
-// startAt gives a new subscription a checkpoint in each lane of its category where it has none.
+// placeAll places a subscriber in the lanes of a category in which it has no place: at the end, or before the first record from a time on.
+const placeAll = `WITH places AS (
+		SELECT n.id, CASE WHEN $3 THEN n.last
+			ELSE coalesce((SELECT l.sequence FROM keyhold_log l WHERE l.lane = n.id AND l.time >= $4 ORDER BY l.sequence LIMIT 1) - 1, n.last) END AS at
+		FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = $1 AND c.lane = n.id
+		WHERE n.category = $2 AND coalesce(c.sequence, 0) = 0 AND n.last > 0),
+	placed AS (
+		INSERT INTO keyhold_checkpoints (name, lane, sequence, event_id)
+		SELECT $1, p.id, p.at, coalesce((SELECT l.id FROM keyhold_log l WHERE l.lane = p.id AND l.sequence = p.at), '') FROM places p WHERE p.at > 0 ORDER BY p.id
+		ON CONFLICT (name, lane) DO UPDATE SET sequence = excluded.sequence, event_id = excluded.event_id RETURNING sequence)
+	SELECT coalesce(sum(sequence), 0)::bigint FROM placed`
+
+// startAt gives a new subscription a checkpoint in each lane of its category where it has none: in one statement, however many these are, for everybody who writes
+// waits for it.
 func (c *connection) startAt(s *eventstore.Start) error {
 	if s.Foreign {
 		return c.placeAt(s)
 	}
-	type lane struct {
-		id int64
-		at event.Sequence
-	}
-	var lanes []lane
-	if err := each(c.ctx, c, `SELECT n.id, n.last FROM keyhold_lanes n LEFT JOIN keyhold_checkpoints c ON c.name = $1 AND c.lane = n.id
-		WHERE n.category = $2 AND coalesce(c.sequence, 0) = 0 AND n.last > 0 ORDER BY n.category, n.key, n.lane`, []any{s.Handler, s.Category}, func(row rows) error {
-		var l lane
-		err := row.Scan(&l.id, &l.at)
-		lanes = append(lanes, l)
-		return err
-	}); err != nil {
+	var sum int64
+	if _, err := c.get(placeAll, []any{s.Handler, s.Category, s.Now, millis(s.From)}, &sum); err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		if !s.Now {
-			var first event.Sequence
-			found, err := c.get(`SELECT sequence FROM keyhold_log WHERE lane = $1 AND time >= $2 ORDER BY sequence LIMIT 1`, []any{l.id, millis(s.From)}, &first)
-			if err != nil {
-				return err
-			}
-			if found {
-				l.at = first - 1
-			}
-		}
-		if l.at == 0 {
-			continue
-		}
-		var id string
-		if _, err := c.get(`SELECT id FROM keyhold_log WHERE lane = $1 AND sequence = $2`, []any{l.id, int64(l.at)}, &id); err != nil {
-			return err
-		}
-		if err := c.setCheckpoint(s.Handler, l.id, l.at, id); err != nil {
-			return err
-		}
-		c.counts.placed(s.Handler, s.Category, int64(l.at))
+	if sum > 0 {
+		c.counts.placed(s.Handler, s.Category, sum)
 	}
 	return nil
 }

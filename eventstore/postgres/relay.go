@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -47,22 +48,30 @@ func (s *Store) ofParts(ctx context.Context, query string, args []any, row func(
 	})
 }
 
+// unpublished goes from one lane to the next by the index, past all but the first row of each, and ends when it has enough: behind a long outage there are millions of rows.
+const unpublished = `SELECT n.category, n.key, n.lane, coalesce(p.through, 0), n.last FROM (
+		SELECT g.lane FROM unnest($1::int2[]) AS a (part) CROSS JOIN LATERAL (
+			WITH RECURSIVE grown (lane) AS (
+				(SELECT u.lane FROM keyhold_unpublished u WHERE u.part = a.part ORDER BY u.lane LIMIT 1)
+				UNION ALL SELECT (SELECT u.lane FROM keyhold_unpublished u WHERE u.part = a.part AND u.lane > w.lane ORDER BY u.lane LIMIT 1) FROM grown w WHERE w.lane IS NOT NULL)
+			SELECT w.lane FROM grown w WHERE w.lane IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keyhold_diverged v WHERE v.lane = w.lane)) g
+		LIMIT $2) g
+	JOIN keyhold_lanes n ON n.id = g.lane LEFT JOIN keyhold_published p ON p.lane = g.lane`
+
 // Unpublished implements [eventstore.Relays].
 func (s *Store) Unpublished(ctx context.Context, parts []event.Part, limit int) ([]eventstore.Unpublished, error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
 	var found []eventstore.Unpublished
-	err := s.ofParts(ctx, `SELECT n.category, n.key, n.lane, coalesce(p.through, 0), n.last
-		FROM (SELECT u.lane FROM keyhold_unpublished u WHERE u.part = ANY($1)
-			AND NOT EXISTS (SELECT 1 FROM keyhold_diverged v WHERE v.lane = u.lane) GROUP BY u.lane LIMIT $2) g
-		JOIN keyhold_lanes n ON n.id = g.lane LEFT JOIN keyhold_published p ON p.lane = g.lane`,
-		[]any{numbers(parts), limit}, func(row rows) error {
-			var u eventstore.Unpublished
-			err := row.Scan(&u.Lane.Category, &u.Lane.Key, &u.Lane.Lane, &u.Published, &u.Tail)
-			found = append(found, u)
-			return err
-		})
+	from := numbers(parts)
+	rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] }) // or the last ones would wait for the first
+	err := s.ofParts(ctx, unpublished, []any{from, limit}, func(row rows) error {
+		var u eventstore.Unpublished
+		err := row.Scan(&u.Lane.Category, &u.Lane.Key, &u.Lane.Lane, &u.Published, &u.Tail)
+		found = append(found, u)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look for unpublished records: %w", err)
 	}
@@ -95,7 +104,7 @@ func (s *Store) DueLooks(ctx context.Context, parts []event.Part, now time.Time,
 // noting makes a change by whoever holds the parts; the lanes must be of them, and their numbers are given to f, which adds statements. The rows of the parts
 // are locked, in one order by everybody, until the transaction ends: so what these statements read, nobody else who notes something of these parts changes.
 func (s *Store) noting(ctx context.Context, what string, held []eventstore.PartFence, lanes []event.LaneRef, f func(note *script, ids []int64)) error {
-	held = slices.SortedFunc(slices.Values(held), func(a, b eventstore.PartFence) int { return cmp.Compare(a.Part, b.Part) })
+	held = slices.SortedFunc(slices.Values(held), func(a, b eventstore.PartFence) int { return cmp.Compare(a.Part.Unit().Key, b.Part.Unit().Key) }) // as Raise has it
 	err := s.change(ctx, what, func(c *connection) error {
 		if !c.relayed {
 			return eventstore.ErrNotRelayed

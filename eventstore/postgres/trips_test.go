@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -30,8 +31,9 @@ type turning struct {
 }
 
 func (t *turning) Read(b []byte) (int, error) {
+	n, err := t.Conn.Read(b) // may have begun before what it answers was said, where that took long
 	t.listened.Store(true)
-	return t.Conn.Read(b)
+	return n, err
 }
 
 func (t *turning) Write(b []byte) (int, error) {
@@ -124,4 +126,52 @@ func TestRoundTripsOfAUnitOfWork(t *testing.T) {
 		least = min(least, counted(raised))
 	}
 	d.same("two units that are raised", least, int64(3))
+}
+
+// Everybody who writes waits while a handler is placed.
+func TestRoundTripsOfANewHandlerDoNotGrowWithLanes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.stop()
+	var trips turns
+	d.store = New(d.config)
+	d.store.dial = trips.dial
+	d.begin(d.store, eventstore.StartOptions{})
+	saving := func(name string, start eventstore.Start) int64 {
+		now, err := d.store.LoadRegistry(d.Context())
+		d.must(err)
+		start.Handler, start.Category = name, "order"
+		now.Handlers = []eventstore.Handler{{Name: name, Kind: eventstore.EventHandler, Categories: []string{"order"}}}
+		before := trips.count.Load()
+		d.must(d.store.SaveRegistry(d.Context(), now, []eventstore.Start{start}))
+		return trips.count.Load() - before
+	}
+	place := func(name, key string) event.Position {
+		got, err := d.store.Recover(d.Context(), []eventstore.Ask{{Unit: event.Unit{Name: name, Key: key}, Lanes: []event.LaneRef{{Category: "order", Key: key}}}})
+		d.must(err)
+		return got[0].Checkpoints[0]
+	}
+	d.commit(events("k-0", 2))
+	starts := map[string]eventstore.Start{"now": {Now: true}, "later": {From: then.Add(time.Hour)}, "oldest": {}}
+	for name, start := range starts {
+		saving("warm-"+name, start) // statements are prepared
+	}
+	few := map[string]int64{}
+	for name, start := range starts {
+		few[name] = saving("few-"+name, start)
+	}
+	var many eventstore.Changes
+	for n := range 300 {
+		many.Publish = append(many.Publish, events(fmt.Sprintf("k-%d", n+1), 2).Publish...)
+	}
+	d.commit(many)
+	for name, start := range starts {
+		if trips := saving("many-"+name, start); trips > few[name]+10 { // signs of life of the place are among them
+			t.Errorf("%s: %d round trips, and %d for a single lane", name, trips, few[name])
+		}
+	}
+	at := event.LaneRef{Category: "order", Key: "k-300"}
+	d.same("now", place("many-now", "k-300"), event.Position{Lane: at, Sequence: 2, EventID: "e-k-300-2"})
+	d.same("later", place("many-later", "k-300"), event.Position{Lane: at, Sequence: 2, EventID: "e-k-300-2"})
+	d.same("oldest", place("many-oldest", "k-300"), event.Position{Lane: at})
 }

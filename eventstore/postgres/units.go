@@ -52,7 +52,7 @@ func (s *Store) Raise(ctx context.Context, asked []eventstore.Ask) ([]eventstore
 		if err := raise.run(c.ctx, c.conn); err != nil {
 			return err
 		}
-		return recoverStopped(ctx, c, found, *stopped)
+		return recoverStopped(c.ctx, c, found, *stopped)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("raise units: %w", err)
