@@ -273,66 +273,6 @@ func TestAllPartsAreHeldAndSharedOut(t *testing.T) {
 	})
 }
 
-func TestPartsOfANodeThatDiedGoToTheOthersWhenItsLeasesLapse(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join("a"), w.join("b")
-		pass(30 * time.Second)
-		w.server.Break(func(c brokertest.Call) brokertest.Fault {
-			if c.Node == "b" {
-				return brokertest.Refused
-			}
-			return brokertest.None
-		})
-		pass(5 * time.Second) // renewed every other heartbeat of 3 s, they last for 12 s from then
-		if n := b.partCount(); n == 0 {
-			t.Error("it gave its parts up before their deadline")
-		}
-		pass(15 * time.Second) // TTL 15 s, of which 3 s are margin; and a heartbeat
-		if n := b.partCount(); n != 0 {
-			t.Errorf("it believes to hold %d parts after their deadline", n)
-		}
-		if n := a.partCount(); n != event.Parts {
-			t.Errorf("the other node holds %d parts", n)
-		}
-		w.server.Break(nil)
-		pass(15 * time.Second)
-		if n := b.partCount(); n < 10 {
-			t.Errorf("it is back, and holds %d parts", n)
-		}
-		a.leave()
-		b.leave()
-	})
-}
-
-// Who gives a part up for another one that ranks first stands by for it from then on. The nodes of this test look at the same moments, so that each is now the first to
-// look and now the last.
-func TestAPartThatWasHandedOverIsNotTakenBack(t *testing.T) {
-	t.Parallel()
-	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			a := w.join("a")
-			pass(30 * time.Second)
-			b := w.join("b")
-			for range 5 {
-				pass(3 * time.Second)
-				if a.partCount()+b.partCount() == event.Parts && b.partCount() > 0 {
-					break
-				}
-			}
-			held := b.partCount()
-			pass(15 * time.Second)
-			if n := b.partCount(); held < 10 || n < held || a.partCount()+n != event.Parts {
-				t.Errorf("%d parts were handed over, the other one has %d now and the first %d", held, n, a.partCount())
-			}
-			a.leave()
-			b.leave()
-		})
-	}
-}
-
 // Who takes over a part is to know whether the one before may have been ended by what it did.
 func TestAPartThatWasNotGivenBackIsUnclean(t *testing.T) {
 	t.Parallel()

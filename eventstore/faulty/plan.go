@@ -64,7 +64,7 @@ type Op struct {
 
 // Fault is what goes wrong with a call. Its zero value lets the call through.
 type Fault struct {
-	// Wait, unless nil, holds the call back until it is closed (or the context of the call is done).
+	// Wait, unless nil, holds the call back until it is closed (or the context of the call is done). A unit of work that has its turn does not wait for it again.
 	Wait <-chan struct{}
 	// Before is returned in place of calling the store: nothing happens. A unit of work is over all the same.
 	Before error

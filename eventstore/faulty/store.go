@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -125,14 +126,19 @@ type tx struct {
 	eventstore.Tx
 	store *Store
 	who   string
+	turn  atomic.Bool // it has its turn: there is nothing to wait for any more
 }
 
 func (t *tx) SQL(ctx context.Context) (eventstore.SQL, error) {
 	f := t.store.fault(Op{Call: SQL, Who: t.who})
+	if t.turn.Load() {
+		f.Wait = nil
+	}
 	if err := f.enter(ctx); err != nil {
 		return nil, err
 	}
 	door, err := t.Tx.SQL(ctx)
+	t.turn.Store(t.turn.Load() || err == nil)
 	if err == nil && f.After != nil {
 		return nil, f.After
 	}
