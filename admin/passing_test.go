@@ -78,3 +78,13 @@ func TestWhatIsNotHandledIsCountedWhereThatIsCheapAndSure(t *testing.T) {
 		b.same("commands", []uint64{h.Lag, h.PassedOver}, []uint64{1, 0})
 	})
 }
+
+// Each of store, rules and desk could say which act was refused. One beside the store is enough.
+func TestARefusedActIsNotNamedByEverybody(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		_, err := b.desk.Act(b.Context(), admin.ActRequest{Kind: eventstore.ActReset, Handler: "order", Reason: "r", From: &admin.From{}})
+		if err == nil || strings.Count(err.Error(), "reset ") > 2 || !strings.HasSuffix(err.Error(), "emit again what it emitted") {
+			b.Errorf("reset of an entity kind: %v", err)
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 
 // DecideHandler says whether an act of the kinds rename, remove and reset can be done to a handler in the state now, and what its record
 // tells. Entity kinds and process managers keep their name, and their place in the lanes of their commands, whatever is done. inUse: a process has the store started, and the handler was saved in that start. taken: the store keeps something under the
-// new name. The error is [ErrNotFound], [ErrInUse], a [*StateMovedError], or that of a kind of handler to which it cannot be done.
+// new name. The error, which does not name the act, is [ErrNotFound], [ErrInUse], a [*StateMovedError], or that of a kind of handler to which it cannot be done.
 func (a *Act) DecideHandler(now UnitState, inUse, taken bool) (detail string, err error) {
 	if err := a.known(&now); err != nil {
 		return "", err
@@ -18,11 +18,11 @@ func (a *Act) DecideHandler(now UnitState, inUse, taken bool) (detail string, er
 	keeps := now.Kind.KeepsPlaces()
 	switch {
 	case a.Kind == ActRename && keeps:
-		return "", fmt.Errorf("rename %q: the streams of its %s carry its name", a.Unit.Name, now.Kind)
+		return "", fmt.Errorf("the streams of its %s carry its name", now.Kind)
 	case a.Kind == ActReset && keeps:
-		return "", fmt.Errorf("reset %q: its %s would decide all commands again that are kept, and emit again what it emitted", a.Unit.Name, now.Kind)
+		return "", fmt.Errorf("its %s would decide all commands again that are kept, and emit again what it emitted", now.Kind)
 	case inUse:
-		return "", fmt.Errorf("%s %q: %w: stop the program, or start one that does not have this handler", a.Kind, a.Unit.Name, ErrInUse)
+		return "", fmt.Errorf("%w: stop the program, or start one that does not have this handler", ErrInUse)
 	case a.Kind == ActRename && taken:
 		return "", a.Moved(now, fmt.Sprintf("the name %q is taken", a.To))
 	}
@@ -46,8 +46,8 @@ func (h *Handler) Rebegins(start Start) (map[string]time.Time, error) {
 	}
 	categories := slices.Sorted(maps.Keys(h.Begins))
 	if start.Now || !start.From.IsZero() {
-		return nil, fmt.Errorf("reset %q: another application produces %s, and this store does not know where its events are now: reset it to the oldest, or give the handler a new name and StartFrom",
-			h.Name, strings.Join(categories, ", "))
+		return nil, fmt.Errorf("another application produces %s, and this store does not know where its events are now: reset it to the oldest, or give the handler a new name and StartFrom",
+			strings.Join(categories, ", "))
 	}
 	again := make(map[string]time.Time, len(categories))
 	for _, category := range categories {

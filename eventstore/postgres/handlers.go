@@ -65,8 +65,8 @@ func (c *connection) bearable(a *eventstore.Act) error {
 	_, err := c.get(`SELECT count(*) FROM (SELECT 1 FROM keyhold_subscriptions s JOIN keyhold_lanes n ON n.category = s.category WHERE s.handler = $1 LIMIT $2) l`,
 		[]any{a.Unit.Name, c.bears() + 1}, &lanes)
 	if err == nil && lanes > c.bears() {
-		err = fmt.Errorf("%s %q: it has more than %d partitions, and everybody who writes would wait for all of them: %w: stop the program first",
-			a.Kind, a.Unit.Name, c.bears(), eventstore.ErrInUse)
+		err = fmt.Errorf("it has more than %d partitions, and everybody who writes would wait for all of them: %w: stop the program first",
+			c.bears(), eventstore.ErrInUse)
 	}
 	return err
 }

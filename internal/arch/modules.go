@@ -22,6 +22,7 @@ var dependencies = []dependency{
 	{"github.com/spf13/cobra", []string{"cmd/keyhold/...", "examples/orders/..."}, "who does not mount the operator's command does not link it"},
 	{"github.com/spf13/pflag", []string{"cmd/keyhold/command"}, "cobra's flags; only the command that defines them needs their type"},
 	{"golang.org/x/term", []string{"cmd/keyhold/command"}, "is it a terminal, and how wide"},
+	{"golang.org/x/text", []string{"cmd/keyhold/command"}, "how wide a character is on a terminal"},
 	{"go.opentelemetry.io/otel", []string{"telemetry/..."}, "the observer seam keeps it from everything else"},
 	{"go.opentelemetry.io/otel/metric", []string{"telemetry/..."}, "the same"},
 	{"go.opentelemetry.io/otel/trace", []string{"telemetry/..."}, "the same"},

@@ -3,7 +3,6 @@ package command
 import (
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // column is one column of a table.
@@ -36,7 +35,7 @@ const narrowest = 8
 const loose = 60
 
 // write draws the table. Columns meant for -o wide are left out unless wide; without it, values are cut so that lines have at
-// most width characters (0 = not known: each value that gives is at most loose).
+// most width cells of a terminal (0 = not known: each value that gives is at most loose).
 func (t *table) write(w io.Writer, colours palette, wide bool, width int) error {
 	var shown []int
 	for i, c := range t.columns {
@@ -57,7 +56,7 @@ func (t *table) write(w io.Writer, colours palette, wide bool, width int) error 
 				text = "-"
 			}
 			text = cut(text, widths[n])
-			pad := strings.Repeat(" ", max(widths[n]-utf8.RuneCountInString(text), 0))
+			pad := strings.Repeat(" ", max(widths[n]-cells(text), 0))
 			if n > 0 {
 				out = append(out, "  "...)
 			}
@@ -81,9 +80,9 @@ func (t *table) widths(shown []int, wide bool, width int) []int {
 	widths := make([]int, len(shown))
 	total := 2 * (len(shown) - 1)
 	for n, i := range shown {
-		widths[n] = utf8.RuneCountInString(t.columns[i].title)
+		widths[n] = cells(t.columns[i].title)
 		for _, row := range t.rows {
-			widths[n] = max(widths[n], utf8.RuneCountInString(row[i].text), 1)
+			widths[n] = max(widths[n], cells(row[i].text), 1)
 		}
 		if !wide && width == 0 && t.columns[i].give {
 			widths[n] = min(widths[n], loose)

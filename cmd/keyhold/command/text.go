@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // clean makes text of a store fit for a terminal and for one cell of a table: whatever could move the cursor, change colours, reverse
@@ -39,22 +41,44 @@ func fit(s string) bool {
 // printable: unicode.IsPrint has no control, format (bidirectional overrides among them), or line separator characters.
 func printable(r rune) bool { return unicode.IsPrint(r) }
 
-// cut shortens text to so many characters, the last of which is … where something is missing.
-func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
+// cells is how much room a text takes on a terminal: the characters of wide scripts, and most pictures, take two cells, and marks that are drawn over another
+// character none.
+func cells(s string) (n int) {
+	for _, r := range s {
+		n += cellsOf(r)
+	}
+	return n
+}
+
+func cellsOf(r rune) int {
+	switch {
+	case r < 0x300: // before the first mark; most of what is shown
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// cut shortens text to so many cells, the last of which is … where something is missing.
+func cut(s string, room int) string {
+	if cells(s) <= room {
 		return s
 	}
-	if width < 1 {
+	if room < 1 {
 		return ""
 	}
-	at, kept := 0, 0
-	for at = range s {
-		if kept == width-1 {
-			break
+	kept := 0
+	for at, r := range s {
+		if kept += cellsOf(r); kept > room-1 {
+			return s[:at] + "…"
 		}
-		kept++
 	}
-	return s[:at] + "…"
+	return s
 }
 
 // span says how long in the two greatest units: 12s, 4m12s, 3h05m, 5d4h.

@@ -58,8 +58,8 @@ func FuzzWhatIsShownIsPrintable(f *testing.F) {
 		if utf8.ValidString(s) && back["key"] != s {
 			t.Fatalf("%q came back as %q", s, back["key"])
 		}
-		if n := utf8.RuneCountInString(cut(clean(s), 5)); n > 5 {
-			t.Fatalf("cut(%q) has %d characters", s, n)
+		if n := cells(cut(clean(s), 5)); n > 5 {
+			t.Fatalf("cut(%q) takes %d cells", s, n)
 		}
 	})
 }
@@ -94,7 +94,8 @@ func TestCutKeepsWhatFits(t *testing.T) {
 		in    string
 		width int
 		want  string
-	}{{"client-17", 9, "client-17"}, {"client-17", 8, "client-…"}, {"größe", 4, "grö…"}, {"größe", 1, "…"}, {"größe", 0, ""}} {
+	}{{"client-17", 9, "client-17"}, {"client-17", 8, "client-…"}, {"größe", 4, "grö…"}, {"größe", 1, "…"}, {"größe", 0, ""},
+		{"注文番号", 8, "注文番号"}, {"注文番号", 7, "注文番…"}, {"注文番号", 6, "注文…"}, {"注文", 2, "…"}, {"e\u0301te\u0301", 3, "e\u0301te\u0301"}, {"e\u0301te\u0301s", 3, "e\u0301t…"}} {
 		if got := cut(c.in, c.width); got != c.want {
 			t.Errorf("cut(%q, %d) is %q, want %q", c.in, c.width, got, c.want)
 		}
@@ -123,5 +124,24 @@ func TestTablesGiveUpWidthWhereThereIsMost(t *testing.T) {
 	}
 	if got := draw(true, 40); !strings.Contains(got, strings.Repeat("x", 200)) || !strings.Contains(got, "yy") {
 		t.Errorf("wide:\n%s", got)
+	}
+}
+
+// Columns stay in line whatever script the keys are in.
+func TestColumnsOfWideScriptsAreInLine(t *testing.T) {
+	t.Parallel()
+	table := &table{columns: []column{{title: "KEY", give: true}, {title: "BEHIND", right: true}, {title: "WHY"}}}
+	for _, key := range []string{"client-17", "顧客十七", "e\u0301te\u0301", "🛒", "ｗｉｄｅ", "顧客番号一二三四五六七八九〇"} {
+		table.rows = append(table.rows, []cell{plain(key), {text: "7"}, plain("poison")})
+	}
+	var out strings.Builder
+	if err := table.write(&out, false, false, 36); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		at := max(strings.Index(line, "WHY"), strings.Index(line, "poison"))
+		if got := cells(line[:at]); got != 30 {
+			t.Errorf("the last column begins in cell %d: %s", got, line)
+		}
 	}
 }

@@ -119,10 +119,10 @@ func (f *fields) addPainted(name string, value cell) { *f = append(*f, field{nam
 func (p *page) fields(f fields) {
 	widest := 0
 	for _, one := range f {
-		widest = max(widest, utf8.RuneCountInString(one.name))
+		widest = max(widest, cells(one.name))
 	}
 	for _, one := range f {
-		pad := strings.Repeat(" ", widest-utf8.RuneCountInString(one.name)+2)
+		pad := strings.Repeat(" ", widest-cells(one.name)+2)
 		p.line(p.colours.dye(faint, one.name) + pad + p.colours.dye(one.value.paint, one.value.text))
 	}
 }
