@@ -89,8 +89,14 @@ func (p *plan) declares(storeID string) transport.Declared {
 // others is what the units tell it.
 func (c *shared) others() actors.Others {
 	return actors.Others{
-		Held:  func(u event.Unit, most time.Duration) { c.node.Held(u, most) },
-		Unfit: func(u event.Unit, _ error) { c.node.Unfit(u) },
+		Held: func(u event.Unit, most time.Duration) { c.node.Held(u, most) },
+		Unfit: func(u event.Unit, why error) {
+			if errors.Is(why, actors.ErrNewerType) {
+				c.node.Newer(u)
+				return
+			}
+			c.node.Unfit(u)
+		},
 		Rested: func(u event.Unit, phase partitions.Phase) {
 			c.node.Rested(u, phase == partitions.PhaseHalted || phase == partitions.PhasePaused)
 		},

@@ -116,6 +116,7 @@ type Node struct {
 type unfit struct {
 	until time.Time
 	next  time.Duration
+	rests bool // it does not go for the unit at all until then
 }
 
 // New checks cfg. It starts nothing.
@@ -317,9 +318,14 @@ const (
 	mostUnfit  = time.Minute
 )
 
-// Unfit has this node rank itself last for a unit, each time for twice as long as before: it could not recover the unit, or does not know the type of its next
-// event. It never blocks.
-func (n *Node) Unfit(u event.Unit) {
+// Unfit has this node rank itself last for a unit that it could not recover, each time for twice as long as before. It never blocks.
+func (n *Node) Unfit(u event.Unit) { n.standBack(u, false) }
+
+// Newer has this node rank itself last for a unit whose next event is of a type that only a newer program knows, and not go for it meanwhile: where all nodes rank themselves last,
+// each of them would otherwise, with every scan. It never blocks.
+func (n *Node) Newer(u event.Unit) { n.standBack(u, true) }
+
+func (n *Node) standBack(u event.Unit, rests bool) {
 	now := n.cfg.Now()
 	n.mu.Lock()
 	was := n.mu.unfit[u]
@@ -327,7 +333,7 @@ func (n *Node) Unfit(u event.Unit) {
 	if now.Sub(was.until) > mostUnfit { // long ago
 		d = firstUnfit
 	}
-	n.mu.unfit[u] = unfit{until: now.Add(d), next: min(2*d, mostUnfit)}
+	n.mu.unfit[u] = unfit{until: now.Add(d), next: min(2*d, mostUnfit), rests: rests}
 	n.mu.Unlock()
 	if f := n.cfg.Observer.Unfit; f != nil {
 		f(u, d)
@@ -368,6 +374,14 @@ func (n *Node) isUnfit(u event.Unit, now time.Time) bool {
 		delete(n.mu.unfit, u)
 	}
 	return ok && now.Before(was.until)
+}
+
+// rests reports whether this node does not go for a unit for a while.
+func (n *Node) rests(u event.Unit) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.mu.unfit[u]
+	return was.rests && n.cfg.Now().Before(was.until)
 }
 
 // rank is this node's for a unit.

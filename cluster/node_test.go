@@ -413,6 +413,45 @@ func TestANodeThatCannotRecoverAUnitStandsBack(t *testing.T) {
 	})
 }
 
+// TestAUnitThatWaitsForANewerProgramIsTriedAtGrowingDistances: two nodes that do not know its next event rank themselves last, each in the belief that the other one
+// goes first. A node that comes, which may know it, goes for it at once.
+func TestAUnitThatWaitsForANewerProgramIsTriedAtGrowingDistances(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join("a"), w.join("b")
+		pass(time.Second)
+		var u event.Unit // that the one to come will rank first for
+		names := []string{"shipping"}
+		later := cluster.NewPlacement([]transport.Member{{ID: "a", Node: "a", Names: names}, {ID: "b", Node: "b", Names: names}, {ID: "c", Node: "c", Names: names}})
+		for i := 0; later.First(u) != "c"; i++ {
+			u = unit(i)
+		}
+		w.mark(a, u)
+		tries := 0
+		for range 120 {
+			pass(time.Second)
+			for _, f := range []*fake{a, b} {
+				for range f.take() {
+					tries++
+					f.Newer(u)
+				}
+			}
+		}
+		if tries < 4 || tries > 16 { // after 0, 1, 3, 7, 15, 31, 63, 123 s by each, and what a scan comes later
+			t.Errorf("tried %d times in two minutes", tries)
+		}
+		c := w.join("c")
+		pass(5 * time.Second)
+		if diff := cmp.Diff([]event.Unit{u}, c.take()); diff != "" {
+			t.Error(diff)
+		}
+		for _, f := range []*fake{a, b, c} {
+			f.leave()
+		}
+	})
+}
+
 // A store that was away has every node stand back, and then all of them for as long as each was told to.
 func TestNodesThatCouldNotRecoverAUnitGoForItWhenTheStoreIsBack(t *testing.T) {
 	t.Parallel()

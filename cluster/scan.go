@@ -124,7 +124,7 @@ func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, 
 			n.cfg.Units.Wake(u)
 			continue
 		}
-		if r := n.rank(u); r < contenders {
+		if r := n.rank(u); r < contenders && !n.rests(u) {
 			ranks[u] = r
 		} else {
 			contest.Forget(u)
