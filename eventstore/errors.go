@@ -115,6 +115,19 @@ func (e *OwnedError) Error() string {
 }
 func (e *OwnedError) Is(target error) bool { return target == ErrOwned }
 
+// ApplicationError: the store is that of another application.
+type ApplicationError struct {
+	Path  string
+	Has   string // name of the application that the store is of
+	Given string // of the one that was to be started
+}
+
+func (e *ApplicationError) Error() string {
+	return fmt.Sprintf("store %s is of the application %q, and this program is %q (Config.Name): two applications on one store would pass each other's events over, "+
+		"so give each a database of its own, or on PostgreSQL a schema of its own (postgres.Config.Schema); if it is the same application under a new name, set Config.FormerName to %q",
+		e.Path, e.Has, e.Given, e.Has)
+}
+
 // FormatError: the database has a format that this program cannot use.
 type FormatError struct {
 	Path  string

@@ -39,8 +39,11 @@ type Overview struct {
 
 // Owner is a process that has a store open.
 type Owner struct {
-	PID  int
-	Node string
+	PID        int
+	Node       string
+	Generation event.Generation // of its start
+	Trouble    string           // what keeps it from its share of the work, as it says; "" = nothing
+	Since      time.Time        // of the trouble
 }
 
 // HandlerOverview is how a handler or entity kind stands.

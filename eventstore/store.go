@@ -27,6 +27,7 @@ type Store interface {
 	Units
 	Lanes
 	Registry
+	Presence
 	Operations
 	ProjectionBuilds
 	Relays
@@ -62,10 +63,14 @@ type untriedKey struct{}
 
 // StartOptions says how a store is opened.
 type StartOptions struct {
-	Node      string       // name of the process in messages to operators, such as "orders@host"
-	Wait      bool         // wait while another process owns the store, instead of refusing
-	NoMigrate bool         // refuse an older format ([*FormatError]) instead of migrating it
-	Observe   func(Notice) // may be nil; called concurrently, must not block
+	Node string // name of the process in messages to operators, such as "orders@host"
+	// Application is the name of the application. The first start that has one gives it to the store; a start with another name is refused ([*ApplicationError]). "" = no
+	// question of that, for tools.
+	Application string
+	Formerly    string       // another name that the store may have instead: it is given the new one
+	Wait        bool         // wait while another process owns the store, instead of refusing
+	NoMigrate   bool         // refuse an older format ([*FormatError]) instead of migrating it
+	Observe     func(Notice) // may be nil; called concurrently, must not block
 	// Relayed: records go out through a relay, and units are leased one by one. The store then notes which lanes grew ([Relays]), those included that grew
 	// while it was started without; and commits are fenced by the rows of their units, so that one start with Relayed does not fence another. Where
 	// [Capabilities].Shared says so, several have the store at once. A start without Relayed has it alone: those with find it owned ([*OwnedError]), and it them.

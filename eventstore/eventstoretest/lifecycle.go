@@ -91,6 +91,56 @@ var lifecycle = []check{
 		}
 		f.publish(f.event("order", "a"))
 	}},
+	{"a store is of the application that started on it first, until that has another name", func(f *fixture) {
+		as := func(name, formerly string) error {
+			f.stop()
+			s := f.store
+			if f.harness.Reopen != nil {
+				s = f.harness.Reopen()
+			}
+			_, err := s.Start(f.ctx, eventstore.StartOptions{Node: "named", Application: name, Formerly: formerly})
+			f.must(s.Stop(f.ctx))
+			return err
+		}
+		f.must(as("shop", ""))
+		f.must(as("shop", ""))
+		f.must(as("", ""))
+		for formerly, name := range map[string]string{"": "bank", "savings": "bank"} {
+			var other *eventstore.ApplicationError
+			if err := as(name, formerly); !errors.As(err, &other) || other.Has != "shop" || other.Given != "bank" {
+				f.Fatalf("start as %q, formerly %q, gave %v, want an *ApplicationError", name, formerly, err)
+			}
+		}
+		f.must(as("store", "shop"))
+		f.must(as("store", "shop"))
+		if err := as("shop", ""); err == nil {
+			f.Fatal("the former name is still that of the store")
+		}
+		f.restart(f.stop)
+	}},
+	{"what a process says of itself is there for all, until it says something else or stops", func(f *fixture) {
+		own := func() eventstore.Owner {
+			present, err := f.store.Present(f.ctx)
+			f.must(err)
+			o, err := f.store.Overview(f.ctx)
+			f.must(err)
+			f.same("owners", o.Owners, present)
+			if len(present) != 1 || present[0].Generation != f.id.StartGeneration {
+				f.Fatalf("present: %+v, want start %d alone", present, f.id.StartGeneration)
+			}
+			return present[0]
+		}
+		clean := own()
+		f.must(f.store.Say(f.ctx, "no broker", base))
+		troubled := clean
+		troubled.Trouble, troubled.Since = "no broker", base
+		f.same("in trouble", own(), troubled)
+		f.must(f.store.Say(f.ctx, "", base))
+		f.same("again as before", own(), clean)
+		f.must(f.store.Say(f.ctx, "no broker", base))
+		f.restart(f.stop)
+		f.same("after another start", own().Trouble, "")
+	}},
 	{"with Wait a start says that it waits, and gets the store when its owner stops", func(f *fixture) {
 		f.waiting(f.ctx, func(result <-chan error) {
 			f.stop()
@@ -217,6 +267,8 @@ func (f *fixture) everyMethod(s eventstore.Store, ctx context.Context, want erro
 		"LaneTail":  func() error { _, err := s.LaneTail(ctx, orders); return err },
 		"Abandon":   func() error { return s.Abandon(ctx, orders, 1, "bad") },
 		"Abandoned": func() error { _, err := s.Abandoned(ctx, event.Position{}, 1); return err },
+		"Present":   func() error { _, err := s.Present(ctx); return err },
+		"Say":       func() error { return s.Say(ctx, "broken", base) },
 		"Recover":   func() error { _, err := s.Recover(ctx, []eventstore.Ask{{Unit: shipping}}); return err },
 		"Raise": func() error {
 			_, err := s.Raise(ctx, []eventstore.Ask{{Unit: shipping, Generation: 1}})

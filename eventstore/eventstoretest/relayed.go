@@ -46,6 +46,17 @@ var relayedStarts = append([]check{
 		f.register([]string{"shipping", "order"})
 		f.untouched(orders)
 	}},
+	{"each of several says of itself, and is known by its start", func(f *fixture) {
+		f.restartRelayed(f.stop)
+		other, id := f.beside()
+		f.must(other.Say(f.ctx, "no broker", base))
+		present, err := f.store.Present(f.ctx)
+		f.must(err)
+		if len(present) != 2 || present[0].Generation != f.id.StartGeneration || present[0].Trouble != "" ||
+			present[1].Generation != id.StartGeneration || present[1].Trouble != "no broker" || !present[1].Since.Equal(base) || present[1].Node != "beside" {
+			f.Fatalf("present: %+v", present)
+		}
+	}},
 	{"without a relay one process has the store at a time", func(f *fixture) {
 		f.same("shared", f.id.Capabilities.Shared, false)
 		f.restart(f.stop)

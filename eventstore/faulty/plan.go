@@ -31,6 +31,8 @@ const (
 	SaveRegistry      Call = "SaveRegistry"
 	FirstBroker       Call = "FirstBroker"
 	Revision          Call = "Revision"
+	Present           Call = "Present"
+	Say               Call = "Say"
 	CategoryHasEvents Call = "CategoryHasEvents"
 	ListHalts         Call = "ListHalts"
 	ListDead          Call = "ListDead"

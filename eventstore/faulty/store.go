@@ -237,6 +237,14 @@ func (s *Store) FirstBroker(ctx context.Context, memory string) (string, error) 
 	return call(ctx, s, FirstBroker, func() (string, error) { return s.inner.FirstBroker(ctx, memory) })
 }
 
+func (s *Store) Present(ctx context.Context) ([]eventstore.Owner, error) {
+	return call(ctx, s, Present, func() ([]eventstore.Owner, error) { return s.inner.Present(ctx) })
+}
+
+func (s *Store) Say(ctx context.Context, trouble string, since time.Time) error {
+	return s.act(ctx, Say, func() error { return s.inner.Say(ctx, trouble, since) })
+}
+
 func (s *Store) CategoryHasEvents(ctx context.Context, category string) (bool, error) {
 	return call(ctx, s, CategoryHasEvents, func() (bool, error) { return s.inner.CategoryHasEvents(ctx, category) })
 }

@@ -18,7 +18,8 @@ type data struct {
 	position   uint64    // of the last record that ever was in the log
 
 	generation  event.Generation   // of the last Start
-	starts      []event.Generation // of those that are started now
+	starts      []eventstore.Owner // that are started now, in order of generation
+	application string
 	generations map[event.Unit]event.Generation
 	halts       map[event.Unit]eventstore.Halt // void ones included
 	abandoned   map[place]eventstore.Abandoned

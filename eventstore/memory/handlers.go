@@ -33,7 +33,7 @@ func (d *data) actOnHandler(a *eventstore.Act) (eventstore.ActRecord, error) {
 
 // runs reports whether somebody who is started handles it.
 func (d *data) runs(h eventstore.Handler) bool {
-	return h.StoreID == "" && slices.ContainsFunc(d.starts, func(g event.Generation) bool { return g <= h.Seen })
+	return h.StoreID == "" && slices.ContainsFunc(d.starts, func(o eventstore.Owner) bool { return o.Generation <= h.Seen })
 }
 
 // taken reports whether anything is kept under a name.

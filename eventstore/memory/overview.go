@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -17,9 +16,9 @@ func (s *Store) Overview(ctx context.Context) (eventstore.Overview, error) {
 	var o eventstore.Overview
 	err := s.read(ctx, func(d *data) {
 		o = eventstore.Overview{
-			StoreID: s.mu.storeID, StartGeneration: d.generation, Owner: &eventstore.Owner{PID: os.Getpid(), Node: s.mu.node},
+			StoreID: s.mu.storeID, StartGeneration: d.generation, Owners: slices.Clone(d.starts),
 		}
-		o.Owners = []eventstore.Owner{*o.Owner}
+		o.Owner = &o.Owners[len(o.Owners)-1] // whoever reads has it open
 		for _, name := range slices.Sorted(maps.Keys(d.registry.handlers)) {
 			o.Handlers = append(o.Handlers, d.handlerOverview(d.registry.handlers[name]))
 		}

@@ -46,8 +46,10 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 		if err := ctx.Err(); err != nil {
 			return eventstore.Identity{}, err
 		}
-		id, owned, freed := s.tryStart(&opts)
+		id, owned, freed, err := s.tryStart(&opts)
 		switch {
+		case err != nil:
+			return id, err
 		case owned == nil:
 			return id, nil
 		case !opts.Wait:
@@ -64,14 +66,20 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 }
 
 // tryStart starts the store, or tells who has it, and when to try again.
-func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *eventstore.OwnedError, <-chan struct{}) {
+func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *eventstore.OwnedError, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.generation != 0 || (len(s.mu.starts) > 0 && !(opts.Relayed && s.mu.relayed)) {
 		if opts.Wait && s.mu.freed == nil {
 			s.mu.freed = make(chan struct{})
 		}
-		return eventstore.Identity{}, &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node}, s.mu.freed
+		return eventstore.Identity{}, &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node}, s.mu.freed, nil
+	}
+	if has := s.mu.application; opts.Application != "" && has != opts.Application {
+		if has != "" && has != opts.Formerly {
+			return eventstore.Identity{}, nil, nil, &eventstore.ApplicationError{Path: "memory", Has: has, Given: opts.Application}
+		}
+		s.mu.application = opts.Application
 	}
 	if s.mu.storeID == "" {
 		s.mu.storeID = rand.Text()
@@ -79,11 +87,11 @@ func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *e
 	s.mu.node = opts.Node
 	s.mu.data.generation++
 	s.generation = s.mu.data.generation
-	s.mu.starts = append(s.mu.starts, s.generation)
+	s.mu.starts = append(s.mu.starts, eventstore.Owner{PID: os.Getpid(), Node: opts.Node, Generation: s.generation})
 	s.mu.relay(opts.Relayed)
 	return eventstore.Identity{
 		StoreID: s.mu.storeID, StartGeneration: s.generation, Capabilities: eventstore.Capabilities{Shared: opts.Relayed},
-	}, nil, nil
+	}, nil, nil, nil
 }
 
 // Stop closes the store and keeps its data.
@@ -93,7 +101,7 @@ func (s *Store) Stop(context.Context) error {
 	if s.generation == 0 {
 		return nil
 	}
-	s.mu.starts = slices.DeleteFunc(s.mu.starts, func(g event.Generation) bool { return g == s.generation })
+	s.mu.starts = slices.DeleteFunc(s.mu.starts, func(o eventstore.Owner) bool { return o.Generation == s.generation })
 	s.generation = 0
 	if s.mu.freed != nil {
 		close(s.mu.freed)

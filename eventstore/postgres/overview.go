@@ -29,9 +29,9 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 			if err != nil {
 				return err
 			}
-			for _, start := range alive { // the last one, of several
-				o.Owner, o.Unclean = &eventstore.Owner{PID: start.pid, Node: start.node}, false
-				o.Owners = append(o.Owners, *o.Owner)
+			o.Owners = owners(alive)
+			if n := len(o.Owners); n > 0 {
+				o.Owner, o.Unclean = &o.Owners[n-1], false
 			}
 			return overview(ctx, q, &o, alive)
 		})
@@ -40,6 +40,13 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 		return eventstore.Overview{}, fmt.Errorf("overview: %w", err)
 	}
 	return o, nil
+}
+
+func owners(alive []start) (all []eventstore.Owner) {
+	for i := range alive {
+		all = append(all, alive[i].owner())
+	}
+	return all
 }
 
 // overview fills in handlers and categories.

@@ -116,6 +116,17 @@ type start struct {
 	pid        int
 	node       string
 	shared     bool
+	trouble    string
+	since      int64
+}
+
+// owner is the start as others know it.
+func (s *start) owner() eventstore.Owner {
+	o := eventstore.Owner{PID: s.pid, Node: s.node, Generation: s.generation, Trouble: s.trouble}
+	if s.trouble != "" {
+		o.Since = fromMillis(s.since)
+	}
+	return o
 }
 
 // isLiving is true of a row s of keyhold_starts whose process lives, as far as the server knows: its session holds the lock that stands for it.
@@ -124,10 +135,10 @@ const isLiving = `EXISTS (SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory'
 
 // living gives the starts whose processes live, in order of generation.
 func living(ctx context.Context, q queryer) (all []start, err error) {
-	err = each(ctx, q, `SELECT s.generation, s.pid, s.node, s.shared FROM keyhold_starts s WHERE s.stopped = 0 AND `+isLiving+` ORDER BY s.generation`,
+	err = each(ctx, q, `SELECT s.generation, s.pid, s.node, s.shared, s.trouble, s.since FROM keyhold_starts s WHERE s.stopped = 0 AND `+isLiving+` ORDER BY s.generation`,
 		nil, func(r rows) error {
 			var s start
-			err := r.Scan(&s.generation, &s.pid, &s.node, &s.shared)
+			err := r.Scan(&s.generation, &s.pid, &s.node, &s.shared, &s.trouble, &s.since)
 			all = append(all, s)
 			return err
 		})
@@ -139,6 +150,9 @@ func living(ctx context.Context, q queryer) (all []start, err error) {
 func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id eventstore.Identity, err error) {
 	err = pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, aloneStore); err != nil {
+			return err
+		}
+		if err := answersTo(ctx, tx, opts); err != nil {
 			return err
 		}
 		var relayed bool
@@ -177,6 +191,22 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 	})
 	id.Capabilities = eventstore.Capabilities{SQL: true, Durable: true, Shared: opts.Relayed}
 	return id, trouble(err)
+}
+
+// answersTo refuses the store to another application than the one that it has the name of.
+func answersTo(ctx context.Context, tx pgx.Tx, opts eventstore.StartOptions) error {
+	if opts.Application == "" {
+		return nil
+	}
+	var has string
+	if _, err := get(ctx, snapshot{tx: tx}, `SELECT application FROM keyhold_store`, nil, &has); err != nil || has == opts.Application {
+		return err
+	}
+	if has != "" && has != opts.Formerly {
+		return &eventstore.ApplicationError{Has: has, Given: opts.Application}
+	}
+	_, err := tx.Exec(ctx, `UPDATE keyhold_store SET application = $1`, opts.Application)
+	return err
 }
 
 // hostname is "" where it cannot be told.

@@ -115,6 +115,10 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 	}
 	o := &opened{config: config, owner: owner, relayed: opts.Relayed, observe: opts.Observe}
 	if o.identity, err = owner.sign(ctx, opts); err != nil {
+		if other, is := errors.AsType[*eventstore.ApplicationError](err); is {
+			other.Path = config.name
+			return nil, other
+		}
 		return nil, fmt.Errorf("start on store %s: %w", config.name, err)
 	}
 	o.forced, o.force = context.WithCancelCause(context.WithoutCancel(ctx))

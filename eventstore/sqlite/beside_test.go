@@ -17,6 +17,7 @@ type owning interface {
 	eventstore.ProjectionBuilds
 	eventstore.Relays
 	eventstore.Intake
+	eventstore.Presence
 	Diverge(ctx context.Context, held []eventstore.PartFence, d eventstore.Divergence) error
 	SaveRegistry(ctx context.Context, r eventstore.Registered, starts []eventstore.Start) error
 	FirstBroker(ctx context.Context, memory string) (string, error)

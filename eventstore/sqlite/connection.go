@@ -112,19 +112,26 @@ func (c *connection) get(query string, args []any, into ...any) (found bool, err
 }
 
 // identify draws this start's generation, from which on every earlier owner is stale.
-func (c *connection) identify(relayed bool) error {
+func (c *connection) identify(path string, opts eventstore.StartOptions) error {
 	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	var clean bool
 	var generation event.Generation
-	_, err := c.get(`SELECT clean FROM keyhold_store`, nil, &clean)
-	if err == nil {
-		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0 RETURNING store_id, start_generation`,
-			nil, &c.storeID, &generation)
+	var application string
+	_, err := c.get(`SELECT clean, application FROM keyhold_store`, nil, &clean, &application)
+	if given := opts.Application; err == nil && given != "" && given != application {
+		if application != "" && application != opts.Formerly {
+			err = &eventstore.ApplicationError{Path: path, Has: application, Given: given}
+		}
+		application = given
 	}
 	if err == nil {
-		err = c.relay(relayed)
+		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0, application = ?, trouble = '' RETURNING store_id, start_generation`,
+			[]any{application}, &c.storeID, &generation)
+	}
+	if err == nil {
+		err = c.relay(opts.Relayed)
 	}
 	if err != nil {
 		c.rollback()

@@ -183,7 +183,7 @@ func (s *Store) openWriter(ctx context.Context, path string, opts eventstore.Sta
 	if err := migrate(ctx, path, &w.connection, known, opts); err != nil {
 		return w, explain(path, err)
 	}
-	if err := w.identify(opts.Relayed); err != nil {
+	if err := w.identify(path, opts); err != nil {
 		return w, explain(path, err)
 	}
 	if s.config.Setup == nil {
@@ -299,5 +299,5 @@ func (s *Store) holder() (*eventstore.Owner, error) {
 	if o == nil {
 		return nil, eventstore.ErrClosed
 	}
-	return &eventstore.Owner{PID: os.Getpid(), Node: o.node}, nil
+	return &eventstore.Owner{PID: os.Getpid(), Node: o.node, Generation: o.identity.StartGeneration}, nil
 }
