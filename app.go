@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -133,7 +134,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		lease = t.Port().Traits().TTL
 	}
 	id, err := a.cfg.Store.Start(ctx, eventstore.StartOptions{
-		Node: a.cfg.Node, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Lease: lease, Observe: a.storeNotice,
+		Node: a.cfg.Node, Application: a.cfg.Name, Formerly: a.cfg.FormerName, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Lease: lease, Observe: a.storeNotice,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +150,7 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		rest, left := a.undo(eventstore.Untried(ctx), r)
 		return nil, rest, errors.Join(err, left)
 	}
-	a.cfg.Logger.Info("started", "node", a.cfg.Node, "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
+	a.cfg.Logger.Info("started", "node", a.cfg.Node, "pid", os.Getpid(), "store", id.StoreID, "generation", id.StartGeneration, "transport", a.cfg.Transport.Name())
 	return r, nil, nil
 }
 

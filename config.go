@@ -18,6 +18,10 @@ type Config struct {
 	Store     eventstore.Store    // sqlite.Open("orders.db"), postgres.Open(url), memory.Open()
 	Transport transport.Transport // local.New(), redis.Open(url), inline.New()
 
+	// FormerName is the name that the application had before, where it has another one now: its store is given the new one. A store keeps the name of its application, so that
+	// no other is started on it by mistake.
+	FormerName string
+
 	Node           string // of this process in messages; default Name@host
 	Wait           bool   // wait while another process has the store open, instead of refusing to start
 	NoMigrate      bool   // refuse a store of an older format instead of migrating it
@@ -90,6 +94,11 @@ func (c Config) faults() error {
 	add := func(format string, args ...any) { all = append(all, fmt.Errorf("config: "+format, args...)) }
 	if err := event.CheckName(c.Name); err != nil {
 		add("Name: %w", err)
+	}
+	if c.FormerName != "" {
+		if err := event.CheckName(c.FormerName); err != nil {
+			add("FormerName: %w", err)
+		}
 	}
 	if c.Store == nil {
 		add("Store is nil: set sqlite.Open(path) or postgres.Open(url), or memory.Open() in tests")

@@ -85,6 +85,7 @@ func (r *running) look(ctx context.Context) {
 			gap = min(2*gap, longestGap)
 		default:
 			r.store.told(nil)
+			r.say(ctx)
 			gap = lookEvery
 		}
 		timer.Reset(gap)

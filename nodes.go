@@ -146,7 +146,7 @@ func (a *App) members() (all []admin.Member) {
 		return nil
 	}
 	for _, m := range c.node.Placement().Members() {
-		all = append(all, admin.Member{Node: m.Node, Here: m.ID == c.broker.OwnerID(), Draining: m.Draining, Since: m.Since})
+		all = append(all, admin.Member{Node: m.Node, PID: m.PID, Here: m.ID == c.broker.OwnerID(), Draining: m.Draining, Since: m.Since})
 	}
 	return all
 }

@@ -43,6 +43,16 @@ func (r *reach) told(err error) {
 	}
 }
 
+// loss is what is wrong, and since when; nil where it answers.
+func (r *reach) loss() (since time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.lost.IsZero() {
+		return time.Time{}, nil
+	}
+	return r.mu.lost, fmt.Errorf("%s is out of reach: %w", r.what, r.mu.err)
+}
+
 // fault is what is wrong now; nil where it answers.
 func (r *reach) fault() error {
 	r.mu.Lock()

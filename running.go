@@ -33,6 +33,7 @@ type running struct {
 	subscriptions []transport.Subscription
 	acts          acts
 	pending       pending
+	presence      presence
 	jobs          *jobs
 	rousing       *lifecycle.Group // of the application
 

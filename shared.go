@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -125,7 +126,7 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 		return err
 	}
 	c.node, err = cluster.New(cluster.Config{
-		Self:   transport.Member{ID: c.broker.OwnerID(), Node: a.cfg.Node, StoreID: id.StoreID, Names: p.names()},
+		Self:   transport.Member{ID: c.broker.OwnerID(), Node: a.cfg.Node, PID: os.Getpid(), StoreID: id.StoreID, Start: id.StartGeneration, Names: p.names()},
 		Broker: c.broker, Port: port, Store: a.cfg.Store, Units: runtime, Relay: c.relay, Categories: p.order,
 		Observer: c.clustered(), Logger: a.cfg.Logger,
 	})

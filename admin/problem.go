@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ type ProblemKind string
 
 // The kinds of problems, the worst first. Notes are listed behind them, and do not make a store degraded.
 const (
-	ProblemApart    ProblemKind = "apart"    // this process is up, and consumes nothing: it cannot reach the store, or the broker
+	ProblemApart    ProblemKind = "apart"    // a process is up, and takes no part, or is not known to the others: it cannot reach the store or the broker, or is on another broker
 	ProblemDiverged ProblemKind = "diverged" // lanes of which the broker has events that the store has not
 	ProblemHalted   ProblemKind = "halted"   // units of a handler wait for a person
 	ProblemParking  ProblemKind = "parking"  // units of a handler set events aside
@@ -50,8 +51,8 @@ var gravity = []ProblemKind{
 	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
 }
 
-func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
-	found, err := d.problemsOfStore(ctx, s)
+func (d *Desk) problems(ctx context.Context, s *Status, present []eventstore.Owner) ([]Problem, error) {
+	found, err := d.problemsOfStore(ctx, s, present)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (d *Desk) problems(ctx context.Context, s *Status) ([]Problem, error) {
 	return found, nil
 }
 
-func (d *Desk) problemsOfStore(ctx context.Context, s *Status) ([]Problem, error) {
+func (d *Desk) problemsOfStore(ctx context.Context, s *Status, present []eventstore.Owner) ([]Problem, error) {
 	found := []Problem{}
 	var lag uint64
 	if s.Owner == nil {
@@ -105,16 +106,31 @@ func (d *Desk) problemsOfStore(ctx context.Context, s *Status) ([]Problem, error
 	case s.Owner == nil:
 		found = append(found, Problem{Kind: ProblemNobody, Note: true, Words: nobody})
 	}
-	if live := d.opts.Live; live != nil && live.Consumes != nil {
-		if err := live.Consumes(); err != nil {
-			found = append(found, Problem{Kind: ProblemApart, Words: "this process is up, and takes no part: " + err.Error()})
-		}
-	}
+	found = append(found, d.problemsOfProcesses(present)...)
 	if s.Unclean {
 		found = append(found, Problem{Kind: ProblemUnclean, Note: true, Words: "the last program that had the store open did not stop by itself: " +
 			"what it was applying then is tried with care at the next start"})
 	}
 	return found, nil
+}
+
+// problemsOfProcesses gives what keeps processes from their share of the work: this one, as it knows by itself, and others, as they said.
+func (d *Desk) problemsOfProcesses(present []eventstore.Owner) (found []Problem) {
+	here := false
+	if live := d.opts.Live; live != nil && live.Consumes != nil {
+		if err := live.Consumes(); err != nil {
+			here = true
+			found = append(found, Problem{Kind: ProblemApart, Words: "this process is up, and takes no part: " + err.Error()})
+		}
+	}
+	for _, p := range present {
+		if p.Trouble == "" || here && p.PID == os.Getpid() && p.Node == d.opts.Live.Node {
+			continue
+		}
+		who := Owner{PID: p.PID, Node: p.Node}
+		found = append(found, Problem{Kind: ProblemApart, Count: 1, Oldest: p.Since, Words: who.String() + " says" + d.forSince(1, p.Since) + ": " + p.Trouble})
+	}
+	return found
 }
 
 // waitsForAProgram gives how many events a handler applies once a program starts: those of stopped units it does not, nor any where it is

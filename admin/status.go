@@ -43,11 +43,15 @@ type Owner struct {
 	Node string `json:"node,omitempty"`
 	// Others is how many processes have it open beside this one, as nodes of one application.
 	Others int `json:"others,omitempty"`
+	// Trouble is what keeps it from its share of the work, as it says itself, and Since from when on.
+	Trouble string    `json:"trouble,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 }
 
 // Member is a node of an application, as another one, or itself, knows it.
 type Member struct {
 	Node     string    `json:"node"`
+	PID      int       `json:"pid,omitempty"`      // of its process, since several may have one name
 	Here     bool      `json:"here,omitempty"`     // it is this process
 	Draining bool      `json:"draining,omitempty"` // it takes no more keys
 	Since    time.Time `json:"since"`
@@ -114,7 +118,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	}
 	if len(o.Owners) > 1 {
 		for _, n := range o.Owners {
-			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node})
+			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node, Trouble: n.Trouble, Since: n.Since})
 		}
 	}
 	if live := d.opts.Live; live != nil && live.Members != nil {
@@ -134,7 +138,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 			Lost: c.Lost, LostAt: c.LostAt,
 		})
 	}
-	if s.Problems, err = d.problems(ctx, &s); err != nil {
+	if s.Problems, err = d.problems(ctx, &s, o.Owners); err != nil {
 		return Status{}, err
 	}
 	s.conclude()

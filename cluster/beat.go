@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -98,10 +99,18 @@ func changed(p *Placement, members []transport.Member) bool {
 	return false
 }
 
+// names tells members of one name apart by their processes.
 func names(members []transport.Member) []string {
+	same := map[string]int{}
+	for i := range members {
+		same[members[i].Node]++
+	}
 	var all []string
 	for _, m := range members {
 		name := m.Node
+		if same[name] > 1 {
+			name += fmt.Sprintf(" (process %d)", m.PID)
+		}
 		if m.Draining {
 			name += " (draining)"
 		}

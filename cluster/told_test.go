@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
 
@@ -52,4 +54,12 @@ func TestBeatsWakesAndLossesAreTold(t *testing.T) {
 		})
 		a.leave()
 	})
+}
+
+func TestMembersOfOneNameAreToldApartByTheirProcesses(t *testing.T) {
+	t.Parallel()
+	got := cluster.Names([]transport.Member{{Node: "shop@vm", PID: 20}, {Node: "shop@vm", PID: 7, Draining: true}, {Node: "shop@other", PID: 7}})
+	if diff := cmp.Diff([]string{"shop@other", "shop@vm (process 20)", "shop@vm (process 7) (draining)"}, got); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -211,10 +211,12 @@ type Membership interface {
 type Member struct {
 	ID       string // of this incarnation: [Membership].OwnerID
 	Node     string // for people
+	PID      int    // of its process, for people: several may have one name
 	StoreID  string
-	Names    []string // of handlers and entity kinds that it runs, sorted
-	Draining bool     // it takes no more units
-	Weight   int      // of its share; 0 counts as 1
+	Start    event.Generation // of its store, by which the store knows it
+	Names    []string         // of handlers and entity kinds that it runs, sorted
+	Draining bool             // it takes no more units
+	Weight   int              // of its share; 0 counts as 1
 	Since    time.Time
 	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. A few at a time.
 	Wants []event.Unit

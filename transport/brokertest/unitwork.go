@@ -177,7 +177,7 @@ var memberships = []check{
 		since := time.UnixMilli(1_700_000_000_000).UTC()
 		var want []transport.Member
 		for i, node := range []Leasing{a, b} {
-			m := transport.Member{ID: node.OwnerID(), Node: fmt.Sprint("node ", i), StoreID: s.id.StoreID, Names: []string{"billing", "shipping"}, Weight: i + 1,
+			m := transport.Member{ID: node.OwnerID(), Node: fmt.Sprint("node ", i), PID: 4711 + i, StoreID: s.id.StoreID, Start: event.Generation(1 + i), Names: []string{"billing", "shipping"}, Weight: i + 1,
 				Draining: i == 1, Since: since, Wants: []event.Unit{shipping}}
 			want = append(want, m)
 			s.beat(node, m, time.Minute)

@@ -51,6 +51,9 @@
 // The client library never repeats a call. One whose outcome is not known (a timeout, a connection that ended after the call was written) is reported so;
 // scripts that are not loaded, and slots of a Cluster that moved, are dealt with here, for each call by itself.
 //
+// What the client library, go-redis, logs by itself goes to slog.Default at level debug, instead of standard error: it is one log for the whole process, so it cannot be that of
+// one application. A program that calls SetLogger of go-redis has its own.
+//
 // Reading order: redis.go, config.go, connect.go, server.go, script.go, fault.go, names.go, entry.go; port.go, lease.go, read.go, batch.go, lost.go;
-// broker.go, publish.go, retire.go, registrations.go, missing.go, work.go, members.go, birth.go, watch.go, require.go.
+// broker.go, publish.go, retire.go, registrations.go, missing.go, work.go, members.go, birth.go, watch.go, require.go, log.go.
 package redis

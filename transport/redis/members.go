@@ -16,14 +16,16 @@ var scriptBeat = newScript("beat")
 
 // memberEntry is a member as the hash has it. Fields that a program does not know are those of a newer one.
 type memberEntry struct {
-	ID       string       `json:"id"`
-	Node     string       `json:"node"`
-	Store    string       `json:"store"`
-	Names    []string     `json:"names,omitempty"`
-	Draining bool         `json:"draining,omitempty"`
-	Weight   int          `json:"weight,omitempty"`
-	Since    time.Time    `json:"since"`
-	Wants    []event.Unit `json:"wants,omitempty"`
+	ID       string           `json:"id"`
+	Node     string           `json:"node"`
+	PID      int              `json:"pid,omitempty"`
+	Store    string           `json:"store"`
+	Start    event.Generation `json:"start,omitempty"`
+	Names    []string         `json:"names,omitempty"`
+	Draining bool             `json:"draining,omitempty"`
+	Weight   int              `json:"weight,omitempty"`
+	Since    time.Time        `json:"since"`
+	Wants    []event.Unit     `json:"wants,omitempty"`
 }
 
 // Beat implements [transport.Membership]. It also asks whether the broker remembers.
@@ -36,7 +38,7 @@ func (t *Transport) Beat(ctx context.Context, m transport.Member, ttl time.Durat
 	if err != nil {
 		return nil, err
 	}
-	entry, err := json.Marshal(memberEntry{m.ID, m.Node, m.StoreID, m.Names, m.Draining, m.Weight, m.Since, m.Wants})
+	entry, err := json.Marshal(memberEntry{m.ID, m.Node, m.PID, m.StoreID, m.Start, m.Names, m.Draining, m.Weight, m.Since, m.Wants})
 	if err != nil {
 		return nil, fmt.Errorf("member %s: %w", m.ID, err)
 	}
@@ -52,7 +54,9 @@ func (t *Transport) Beat(ctx context.Context, m transport.Member, ttl time.Durat
 	for _, text := range live {
 		var e memberEntry
 		if raw, _ := text.(string); json.Unmarshal([]byte(raw), &e) == nil && e.ID != "" {
-			all = append(all, transport.Member{ID: e.ID, Node: e.Node, StoreID: e.Store, Names: e.Names, Draining: e.Draining, Weight: e.Weight, Since: e.Since, Wants: e.Wants})
+			all = append(all, transport.Member{
+				ID: e.ID, Node: e.Node, PID: e.PID, StoreID: e.Store, Start: e.Start, Names: e.Names, Draining: e.Draining, Weight: e.Weight, Since: e.Since, Wants: e.Wants,
+			})
 		}
 	}
 	slices.SortFunc(all, func(x, y transport.Member) int { return cmp.Compare(x.ID, y.ID) })

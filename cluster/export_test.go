@@ -1,0 +1,4 @@
+package cluster
+
+// Names is how the log names members.
+var Names = names
