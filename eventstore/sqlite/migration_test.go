@@ -25,7 +25,7 @@ func TestMigrationStatusTellsWhatIsPendingAndChangesNothing(t *testing.T) {
 			if err != nil || found != want || known != newest || len(pending) != newest-want {
 				t.Fatalf("%s: format %d of %d, %d pending, %v", path, found, known, len(pending), err)
 			}
-			if m := pending[len(pending)-1]; m.Number != newest || !strings.HasPrefix(m.Name, "migrations/") || !strings.Contains(m.SQL, "CREATE TABLE keyhold_") {
+			if m := pending[len(pending)-1]; m.Number != newest || !strings.HasPrefix(m.Name, "migrations/") || !strings.Contains(m.SQL, " TABLE keyhold_") {
 				t.Errorf("%s: the last one is %d %s", path, m.Number, m.Name)
 			}
 		}
