@@ -45,6 +45,7 @@ type settings struct {
 	ownPostgres bool // one that may be broken
 	redis       redisserver.Options
 	newer       bool
+	polled      bool // tasks are appended by a program that knows nothing of Keyhold
 	crashes     int
 	local       bool // one node, without a broker
 	blind       bool // see rash
@@ -80,7 +81,7 @@ func (f *fleet) spec(name string) nodeSpec {
 	}
 	spec := nodeSpec{
 		Name: name, Postgres: f.database, Redis: f.front.Addr(), Renewals: f.renewals[name].Addr(), Marks: f.marks.client.Options().Addr, Acks: f.acks,
-		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
+		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Polled: f.settings.polled, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
 		Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
 	if f.settings.local {

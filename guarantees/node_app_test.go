@@ -45,6 +45,9 @@ const (
 	tellerName, accountCategory = "teller", "account"
 )
 
+// polledFrom is what streams of a program are called that knows nothing of Keyhold.
+const polledFrom = "crm.task"
+
 func runnerOf(client string) event.Unit { return event.Unit{Name: runnerName, Key: client} }
 
 // nodesSchema is that of the effects; n is their order within one key, as far as the keeper of the order is right.
@@ -135,6 +138,9 @@ func patient() keyhold.RetryPolicy {
 // declarations of a node.
 func (s nodeSpec) declarations(site *worksite) []keyhold.Declaration {
 	tasks := keyhold.Category{Name: taskCategory, Key: "client_id", Events: []keyhold.EventType{keyhold.EventOf[taskAdded]()}}
+	if s.Polled {
+		tasks.Polled = polledFrom
+	}
 	on := keyhold.Behavior[*runner]{keyhold.On((*runner).added)}
 	if s.Newer {
 		keyhold.Type[taskEnded]("task.ended", 1)

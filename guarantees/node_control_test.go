@@ -45,6 +45,7 @@ type nodeSpec struct {
 	Timeout  time.Duration // of handlers
 	Idle     time.Duration
 	Newer    bool // knows the type task.ended
+	Polled   bool // takes tasks in from streams called polledFrom
 	Blind    bool // see rash
 	Hasty    bool
 	Crashes  int // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
