@@ -248,6 +248,37 @@ func TestWhatIsNoStreamOrNoKeyIsToldAndKeepsNothingFromTheOthers(t *testing.T) {
 	w.has("text", "1")
 }
 
+// After a loss of memory all streams are looked at closely, also those without news; one that could not be read is so in the next round.
+func TestAllStreamsAreLookedAtCloselyAfterALoss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	i := w.intake()
+	const keys = 20
+	for n := range keys {
+		w.write(fmt.Sprint("k-", n), "1")
+	}
+	w.round(i)
+	for n := range keys {
+		w.server.Drop("crm", fmt.Sprint("k-", n))
+		w.server.Write("crm", fmt.Sprint("k-", n), "5-0", fields("2")...) // an id that went back, which is no news
+	}
+	w.server.Break(func(c brokertest.Call) brokertest.Fault {
+		if c.Op == "read source" && c.Lane.Key > "k-5" {
+			return brokertest.Refused
+		}
+		return brokertest.None
+	})
+	i.Forget()
+	w.round(i)
+	w.server.Break(nil)
+	w.has("k-10", "1", "2")
+	w.has("k-7", "1")
+	w.round(i)
+	for n := range keys {
+		w.has(fmt.Sprint("k-", n), "1", "2")
+	}
+}
+
 func TestMalformedEntriesStandWhereTheyStood(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -280,6 +311,33 @@ func TestCommitsThatFailOrAreNotKnownAreMadeGood(t *testing.T) {
 		w.round(i)
 		w.has("ada", names(1, 4)...)
 	}
+}
+
+// Another one takes in between the question what is known and the commit: the revision tells, and nothing is taken in twice.
+func TestOfTwoThatTakeInTheSameOneDoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("ada", names(1, 3)...)
+	slow, quick := w.intake(), w.intake()
+	reached, release := make(chan struct{}), make(chan struct{})
+	w.plan = func(op faulty.Op) faulty.Fault {
+		if op.Call == faulty.Commit && op.N == 1 {
+			close(reached)
+			return faulty.Fault{Wait: release}
+		}
+		return faulty.Fault{}
+	}
+	done := make(chan error, 1)
+	go func() { done <- slow.Round(t.Context()) }()
+	<-reached
+	w.round(quick)
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("who was late: %v", err)
+	}
+	w.write("ada", "4")
+	w.round(slow)
+	w.has("ada", names(1, 4)...)
 }
 
 func TestEverythingThatThereIsIsTakenInAtOnce(t *testing.T) {

@@ -115,12 +115,24 @@ func (b *Broker) ReadSources(ctx context.Context, name string, at []transport.So
 				return errors.New("it is no stream")
 			case st != nil:
 				above := st.above(a.Entry)
-				reads[i] = transport.SourceRead{Entries: slices.Clone(above[:min(most, len(above))]), More: len(above) >= most, Last: st.last, Length: uint64(len(st.entries)), Added: st.added}
+				n := fitting(above, most)
+				reads[i] = transport.SourceRead{Entries: slices.Clone(above[:n]), More: n < len(above) || n == most, Last: st.last, Length: uint64(len(st.entries)), Added: st.added}
 			}
 			return nil
 		})
 	}
 	return reads
+}
+
+// fitting is how many entries are read together: no more than have a MiB, but for the last.
+func fitting(entries []transport.SourceEntry, most int) int {
+	n := 0
+	for room := 1 << 20; n < min(most, len(entries)) && room > 0; n++ {
+		for _, f := range entries[n].Fields {
+			room -= len(f.Name) + len(f.Value)
+		}
+	}
+	return n
 }
 
 func (st *source) above(id string) []transport.SourceEntry {
