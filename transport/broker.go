@@ -218,6 +218,12 @@ type Member struct {
 	Draining bool             // it takes no more units
 	Weight   int              // of its share; 0 counts as 1
 	Since    time.Time
+	// Address is that of its node service, Gossip that of its gossip, host:port; "" = it has none.
+	Address string
+	Gossip  string
+	Version string // of its program, for people
+	// Apart: its store or its broker does not answer it, so that it can run nothing: it ranks nowhere, as one that drains, and comes back by itself.
+	Apart bool
 	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. A few at a time.
 	Wants []event.Unit
 }
