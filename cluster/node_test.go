@@ -319,7 +319,7 @@ func TestTheFirstGoesForWhatIsMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join("a"), w.join("b")
-		pass(time.Second)
+		pass(5 * time.Second) // both have seen the other: the list is read once in a heartbeat
 		units := a.owned(5)
 		a.take()
 		b.take()
