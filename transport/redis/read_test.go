@@ -431,6 +431,21 @@ func TestLargeEntriesComeFewAtATime(t *testing.T) {
 	all.Wait()
 }
 
+// TestAHoleInTheMiddleEndsWhatIsRead: what comes behind it is not given with what comes before it, nor in its place.
+func TestAHoleInTheMiddleEndsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	w.publish(orders, 5, "shipping")
+	h := w.acquire(node, shipping)
+	w.do("xdel", w.stream(orders), "3-0")
+	if got := w.fetch(node, h, 10, place(orders, 0)); sequences(got.Entries) != run(orders, 1, 2) {
+		t.Errorf("got %s", sequences(got.Entries))
+	}
+	if got := w.fetch(node, h, 10, place(orders, 2)); !got.Gap || len(got.Entries) > 0 {
+		t.Errorf("got %+v, want a gap: nobody has 3", got)
+	}
+}
+
 // TestPendingInBulkHoldsNobodyUp: E3, acquire and the first read do not depend on what is pending, 20,000 entries here. Redis itself tells how long it was at work;
 // the fastest of five takeovers counts, for the machine may be busy.
 func TestPendingInBulkHoldsNobodyUp(t *testing.T) {
