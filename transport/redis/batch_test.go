@@ -87,7 +87,7 @@ func TestALostReplyOfACallForManyUnitsIsUnknownToEach(t *testing.T) {
 		t.Helper()
 		before := calls(t, server)
 		errs := make([]error, units)
-		happened := through.LoseReply(k.script.flagged.sha, k.flying, false)
+		happened := through.LoseReply(w.lease(held[units-1].Unit), 0, false) // names are what tells the call from those before it
 		if err := server.Freeze(); err != nil {
 			t.Fatal(err)
 		}
