@@ -101,10 +101,3 @@ func (c *connection) begin(alone bool) error {
 	s.get(readFence, nil, func(bool) error { return c.check(f) }, f.into()...)
 	return s.run(c.ctx, c.conn)
 }
-
-// setCheckpoint puts a checkpoint, whatever it was.
-func (c *connection) setCheckpoint(name string, lane int64, to event.Sequence, eventID string) error {
-	_, err := c.exec(`INSERT INTO keyhold_checkpoints (name, lane, sequence, event_id) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (name, lane) DO UPDATE SET sequence = excluded.sequence, event_id = excluded.event_id`, name, lane, int64(to), eventID)
-	return err
-}
