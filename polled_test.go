@@ -270,3 +270,44 @@ func TestAProjectionReadsWhatWasTakenIn(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Quiet streams cost a look at many of them, and nothing each.
+func TestQuietStreamsCostAFewCommandsAHeartbeat(t *testing.T) {
+	t.Parallel()
+	c := newTill(t)
+	const streams, looks = 600, 3 // of 256
+	for n := range streams {
+		c.sells(t, fmt.Sprint("client-", n), 1, 1)
+	}
+	app := run(t, c.config(c.file("books.db"), "books"), tills)
+	c.until(t, func() bool {
+		s, err := app.Admin().Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(s.Categories) > 0 && s.Categories[0].Records == streams
+	})
+	c.do(t, "CONFIG", "RESETSTAT")
+	calls := func(name string) (n int) {
+		stats, err := c.server.Info(t.Context(), "commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := stats["cmdstat_"+name]; text != "" {
+			if _, err := fmt.Sscanf(text, "calls=%d", &n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	const rounds = 6
+	c.until(t, func() bool { return calls("xread") >= rounds*looks })
+	xread, scan, closely := calls("xread"), calls("scan"), calls("xinfo|stream")
+	t.Logf("%d streams: %d XREAD, %d SCAN, %d streams looked at closely", streams, xread, scan, closely)
+	if most := (scan + 1) * looks; xread > most {
+		t.Errorf("%d XREAD in %d rounds, want %d in each", xread, scan, looks)
+	}
+	if most := (scan + 1) * 2; closely > most {
+		t.Errorf("%d streams were looked at closely in %d rounds, want 2 in each", closely, scan)
+	}
+}
