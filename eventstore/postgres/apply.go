@@ -250,10 +250,12 @@ func (w *work) draw() {
 				return nil
 			}, &g.last)
 	}
-	// Before it draws positions, the transaction says below which all of its own cannot be.
-	w.script.get(`SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared('keyhold_log'::regclass::oid::int4, last_value::bit(32)::int4)::text
-		FROM keyhold_position`, nil, nil, &w.xid, new(string))
+	w.script.get(drawing, nil, nil, &w.xid, new(string))
 }
+
+// drawing has a transaction say, before it draws positions, below which all of its own cannot be.
+const drawing = `SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared('keyhold_log'::regclass::oid::int4, last_value::bit(32)::int4)::text
+	FROM keyhold_position`
 
 const insertEvent = `INSERT INTO keyhold_log (position, lane, sequence, id, type, version, encoding, time,
 		stream_kind, stream_id, stream_version, tenant, correlation, causation, trace_parent, trace_state, data)
@@ -282,13 +284,18 @@ func (w *work) writeEvents() {
 	}
 }
 
-// insert writes one event at the next place of its lane, which is told from the end: the lane's row has the last sequence of this commit.
-func (w *work) insert(e *event.Envelope, s event.Stream, version uint64) {
+// laneOf gives the lane in which an event goes.
+func (w *work) laneOf(e *event.Envelope) *grown {
 	at := 0
 	if len(w.grown) > 1 {
 		at, _ = slices.BinarySearchFunc(w.grown, e.Ref(), func(g grown, ref event.LaneRef) int { return g.ref.Compare(ref) })
 	}
-	g := &w.grown[at]
+	return &w.grown[at]
+}
+
+// insert writes one event at the next place of its lane, which is told from the end: the lane's row has the last sequence of this commit.
+func (w *work) insert(e *event.Envelope, s event.Stream, version uint64) {
+	g := w.laneOf(e)
 	g.next++
 	var streamVersion any
 	if version > 0 {

@@ -92,7 +92,7 @@ func TestOrderOfSequencesIsOrderOfCommits(t *testing.T) {
 	release := d.heldUp()
 	first := d.committing(in("held", events("a", 1)))
 	d.waiting(1)
-	second := d.committing(in("held", events("a", 1)))
+	second := d.committingBeside(in("held", events("a", 1)))
 	d.waiting(2) // at the lane's row: it draws when the first one is over
 	lane := event.LaneRef{Category: "held", Key: "a"}
 	tail, err := d.store.LaneTail(d.Context(), lane)
@@ -115,7 +115,7 @@ func TestTwoAppendsToOneStream(t *testing.T) {
 	}
 	first := d.committing(appended("held"))
 	d.waiting(1)
-	second := d.committing(appended("order")) // sees version 0, and meets the other one at the stream
+	second := d.committingBeside(appended("order")) // sees version 0, and meets the other one at the stream
 	d.waiting(2)
 	release()
 	d.must(<-first)
@@ -140,7 +140,7 @@ func TestTwoAdvancesOfOneCheckpoint(t *testing.T) {
 		slow.Fence, slow.Advance = moving(from, from+1).Fence, moving(from, from+1).Advance
 		first := d.committing(slow)
 		d.waiting(1)
-		second := d.committing(moving(from, from+2))
+		second := d.committingBeside(moving(from, from+2))
 		d.waiting(2)
 		release()
 		d.must(<-first)
@@ -393,7 +393,7 @@ func TestListsChangeBetweenCommits(t *testing.T) {
 	d.waiting(1)
 	saved := background(func() error { return d.store.SaveRegistry(d.Context(), registered, nil) })
 	d.waiting(2)
-	second := d.committing(passing(1)) // begins before the lists have changed, and comes after
+	second := d.committingBeside(passing(1)) // begins before the lists have changed, and comes after
 	d.waiting(3)
 	release()
 	d.must(<-first)

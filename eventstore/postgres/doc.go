@@ -43,10 +43,14 @@
 // checkpoints in lane order, lanes in lane order, counts, acts. What is decided by is read in the statement that locks it, or after it. A lane gets its row
 // before, in a transaction of its own, so that nobody waits for one that another is making.
 //
+// Units of work without SQL of the application's that come while others are under way share a transaction: one batch, one COMMIT, an answer for each. It waits for no
+// lock, and who is not as it expected is left out of it and commits alone.
+//
 // # Inside
 //
 // migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go
-// and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), outcome.go (what
+// and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), gathering.go and
+// together.go (how several share a transaction), outcome.go (what
 // became of it), door.go (the application's SQL), publishin.go and guest.go (transactions that the application
 // began itself), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an
 // operator share, attach.go the operator's way in; relay.go, passing.go and adoption.go are for what publishes records to a broker.

@@ -199,6 +199,14 @@ func (d *desk) committing(c eventstore.Changes) <-chan error {
 	})
 }
 
+// committingBeside commits in a transaction of its own whatever the process has under way, as another node does.
+func (d *desk) committingBeside(c eventstore.Changes) <-chan error {
+	return background(func() error {
+		_, err := d.store.opened.Load().commitAlone(d.Context(), &c)
+		return err
+	})
+}
+
 // hold begins a transaction of the test's own in which statements have run; what it gives commits it.
 func (d *desk) hold(query string, args ...any) (release func()) {
 	d.Helper()

@@ -63,6 +63,13 @@ func (s *script) each(query string, args []any, row func(rows) error) {
 	})
 }
 
+// append adds what is in another one, which is empty then.
+func (s *script) append(other *script) {
+	s.batch.QueuedQueries = append(s.batch.QueuedQueries, other.batch.QueuedQueries...)
+	s.reads = append(s.reads, other.reads...)
+	*other = script{}
+}
+
 // sender is a connection, or a transaction on one.
 type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults

@@ -26,6 +26,7 @@ type Store struct {
 
 	// Seams for tests.
 	formats fs.FS
+	gather  func(*gathering)
 	dial    func(pgconn.DialFunc) pgconn.DialFunc
 }
 
@@ -49,13 +50,14 @@ type opened struct {
 	observe  func(eventstore.Notice)
 	owner    *owner
 
-	writers *pgxpool.Pool // for units of work
-	doors   *sql.DB       // the same, as the application sees them
-	side    *pgxpool.Pool // for what must not wait for a unit of work
-	lanes   *laneIDs
-	readers *readers
-	reader  *sql.DB                // the application's
-	home    atomic.Pointer[string] // the schema of the tables, quoted, once somebody has asked
+	writers   *pgxpool.Pool // for units of work
+	doors     *sql.DB       // the same, as the application sees them
+	side      *pgxpool.Pool // for what must not wait for a unit of work
+	lanes     *laneIDs
+	readers   *readers
+	reader    *sql.DB // the application's
+	gathering *gathering
+	home      atomic.Pointer[string] // the schema of the tables, quoted, once somebody has asked
 
 	hands  hands
 	forced context.Context // of all that is under way: over when Stop has lost its patience
@@ -113,7 +115,10 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 	if err := config.migrate(ctx, owner.conn, known, opts); err != nil {
 		return nil, err
 	}
-	o := &opened{config: config, owner: owner, relayed: opts.Relayed, observe: opts.Observe}
+	o := &opened{config: config, owner: owner, relayed: opts.Relayed, observe: opts.Observe, gathering: newGathering(config.MaxConns)}
+	if s.gather != nil {
+		s.gather(o.gathering)
+	}
 	if o.identity, err = owner.sign(ctx, opts); err != nil {
 		if other, is := errors.AsType[*eventstore.ApplicationError](err); is {
 			other.Path = config.name

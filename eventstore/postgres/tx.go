@@ -116,10 +116,8 @@ func (v *visit) commit(ctx context.Context, c *eventstore.Changes) (eventstore.C
 // attempts is how often a transaction that has nothing of the application's in it is tried where the database broke a deadlock.
 const attempts = 4
 
-// commit commits changes in a transaction of their own.
-func (o *opened) commit(ctx context.Context, c *eventstore.Changes) (done eventstore.Committed, err error) {
-	ctx, stop := within(ctx, o.ending())
-	defer stop()
+// commitAlone commits changes in a transaction of their own.
+func (o *opened) commitAlone(ctx context.Context, c *eventstore.Changes) (done eventstore.Committed, err error) {
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = o.writers.Acquire(ctx); err != nil {
