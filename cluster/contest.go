@@ -17,6 +17,7 @@ type Contest struct {
 	waiting map[event.Unit]*candidate
 	due     candidates
 	wants   map[event.Unit]time.Time // units that others hold and this node ranks first for, and since when it was seen so
+	left    map[event.Unit]bool      // units that nobody held at the last look at those that others rank first and second for
 }
 
 // Seen is what was found out about a unit that has work and does not run here.
@@ -26,22 +27,26 @@ type Seen struct {
 	Left time.Duration // of the lease that somebody holds; 0 = nobody does
 	// Due: it was due ([Contest.Due]), so whoever ranks higher has had its time.
 	Due bool
+	// Wide: it was looked at although others rank first and second for it.
+	Wide bool
 }
 
 // NewContest makes one in which nothing was seen yet.
 func NewContest(grace, debounce time.Duration, most int) *Contest {
-	return &Contest{grace: grace, debounce: debounce, most: most, waiting: map[event.Unit]*candidate{}, wants: map[event.Unit]time.Time{}}
+	return &Contest{grace: grace, debounce: debounce, most: most, waiting: map[event.Unit]*candidate{}, wants: map[event.Unit]time.Time{}, left: map[event.Unit]bool{}}
 }
 
-// contenders is how many in rank go for a unit: the first, and one that goes when the first does not. A third would cost everybody a look at everything.
+// contenders is how many in rank go for a unit: the first, and one that goes when the first does not. A third would cost everybody a look at everything, so the others
+// look once in a while: what both cannot run, for they do not reach the store, or do not know the type of its next event, is found by nobody else.
 const contenders = 2
 
 // See takes note of a unit, and reports whether to go for it now. Else it is due later ([Contest.Due]), or none of this node's business.
 func (c *Contest) See(now time.Time, s Seen) (try bool) {
 	if s.Rank >= contenders {
 		c.Forget(s.Unit)
-		return false
+		return s.Wide && c.isLeft(s)
 	}
+	delete(c.left, s.Unit)
 	if s.Rank == 0 && s.Left > 0 {
 		if _, known := c.wants[s.Unit]; !known {
 			c.wants[s.Unit] = now
@@ -56,6 +61,17 @@ func (c *Contest) See(now time.Time, s Seen) (try bool) {
 	}
 	c.wait(s.Unit, now.Add(wait))
 	return false
+}
+
+// isLeft reports whether nobody holds a unit, nor did at the look before.
+func (c *Contest) isLeft(s Seen) bool {
+	was := c.left[s.Unit]
+	if s.Left > 0 || was {
+		delete(c.left, s.Unit)
+	} else {
+		c.left[s.Unit] = true
+	}
+	return was && s.Left <= 0
 }
 
 // wait has a unit be due at a time. One that is due earlier already stays so when nobody holds it: its grace began when it was first seen free.
@@ -118,11 +134,16 @@ func (c *Contest) drop(u event.Unit) {
 	}
 }
 
-// Keep forgets what others hold and was not seen since a scan began: it has no work any more, or nobody holds it.
+// Keep forgets what was not seen since a scan began: it has no work any more.
 func (c *Contest) Keep(seen map[event.Unit]bool) {
 	for u := range c.wants {
 		if !seen[u] {
 			delete(c.wants, u)
+		}
+	}
+	for u := range c.left {
+		if !seen[u] {
+			delete(c.left, u)
 		}
 	}
 }

@@ -140,3 +140,32 @@ func TestAUnitThatRunsHereIsDueNoMore(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What ranks behind the second goes for a unit that nobody held at two looks, one after the other, which are far apart.
+func TestTheThirdGoesForWhatIsLeftByTheOthers(t *testing.T) {
+	t.Parallel()
+	c := contest()
+	look := func(left time.Duration) bool {
+		return c.See(start, cluster.Seen{Unit: unit(1), Rank: 2, Left: left, Wide: true})
+	}
+	for i, step := range []struct {
+		left time.Duration
+		gone bool // it had no work meanwhile
+		goes bool
+	}{
+		{left: second}, {}, {left: second}, {}, {goes: true}, {}, {gone: true}, {goes: true}, {},
+	} {
+		if step.gone {
+			c.Keep(map[event.Unit]bool{unit(2): true})
+		}
+		if got := look(step.left); got != step.goes {
+			t.Errorf("look %d: it goes: %v, want %v", i, got, step.goes)
+		}
+	}
+	if c.See(start, cluster.Seen{Unit: unit(1), Rank: 2}) {
+		t.Error("it goes at a look that is not meant for it")
+	}
+	if _, waits := c.Next(); waits {
+		t.Error("it waits for its turn")
+	}
+}

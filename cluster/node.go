@@ -116,7 +116,17 @@ type Node struct {
 type unfit struct {
 	until time.Time
 	next  time.Duration
-	rests bool // it does not go for the unit at all until then
+	rests bool // it does not go for the unit at all until then, and does not ask for it afterwards
+}
+
+// isOld reports whether it was too long ago to matter. What waited for a newer program is remembered for longer: each time that this node asked for it, whoever runs it
+// would give it up for nothing.
+func (u unfit) isOld(now time.Time) bool {
+	keep := mostUnfit
+	if u.rests {
+		keep = 10 * mostUnfit
+	}
+	return now.Sub(u.until) > keep
 }
 
 // New checks cfg. It starts nothing.
@@ -322,7 +332,7 @@ const (
 func (n *Node) Unfit(u event.Unit) { n.standBack(u, false) }
 
 // Newer has this node rank itself last for a unit whose next event is of a type that only a newer program knows, and not go for it meanwhile: where all nodes rank themselves last,
-// each of them would otherwise, with every scan. It never blocks.
+// each of them would otherwise, with every scan. Nor does it ask another node for it afterwards, which may be the newer program. It never blocks.
 func (n *Node) Newer(u event.Unit) { n.standBack(u, true) }
 
 func (n *Node) standBack(u event.Unit, rests bool) {
@@ -330,7 +340,7 @@ func (n *Node) standBack(u event.Unit, rests bool) {
 	n.mu.Lock()
 	was := n.mu.unfit[u]
 	d := max(was.next, firstUnfit)
-	if now.Sub(was.until) > mostUnfit { // long ago
+	if was.isOld(now) {
 		d = firstUnfit
 	}
 	n.mu.unfit[u] = unfit{until: now.Add(d), next: min(2*d, mostUnfit), rests: rests}
@@ -360,7 +370,7 @@ func (n *Node) forgetUnfit(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for u, was := range n.mu.unfit {
-		if now.Sub(was.until) > mostUnfit {
+		if was.isOld(now) {
 			delete(n.mu.unfit, u)
 		}
 	}
@@ -370,7 +380,7 @@ func (n *Node) isUnfit(u event.Unit, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was, ok := n.mu.unfit[u]
-	if ok && now.Sub(was.until) > mostUnfit {
+	if ok && was.isOld(now) {
 		delete(n.mu.unfit, u)
 	}
 	return ok && now.Before(was.until)
@@ -384,9 +394,15 @@ func (n *Node) rests(u event.Unit) bool {
 	return was.rests && n.cfg.Now().Before(was.until)
 }
 
-// rank is this node's for a unit.
+// rank is this node's for a unit. It is not the first for one that waited for a newer program here: it goes for that, but does not ask whoever has it.
 func (n *Node) rank(u event.Unit) int {
-	return n.placement.Load().Rank(u, n.cfg.Self.ID, n.isUnfit(u, n.cfg.Now()))
+	r := n.placement.Load().Rank(u, n.cfg.Self.ID, n.isUnfit(u, n.cfg.Now()))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.unfit[u].rests {
+		r = max(r, 1)
+	}
+	return r
 }
 
 func (n *Node) trouble(what string, err error) {

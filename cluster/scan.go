@@ -10,12 +10,16 @@ import (
 	"github.com/keyhold/keyhold/event"
 )
 
+// wideEvery is in how many scans a node looks at the units as well that others rank first and second for.
+const wideEvery = 5
+
 // runScanning finds units that have work, and goes for those that are this node's to go for.
 func (n *Node) runScanning(ctx context.Context) {
 	timer := time.NewTimer(n.traits.Heartbeat)
 	defer timer.Stop()
 	contest := NewContest(n.cfg.Grace, n.cfg.Debounce, n.cfg.Moves)
 	next := n.cfg.Now().Add(n.traits.Heartbeat) // scan of everything
+	wide := n.cfg.Now().Add(wideEvery * n.traits.Heartbeat)
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,11 +34,15 @@ func (n *Node) runScanning(ctx context.Context) {
 		}
 		if all || !now.Before(next) {
 			next = now.Add(n.traits.Heartbeat)
-			if err := n.scan(ctx, contest); err != nil && ctx.Err() == nil {
+			how := looking{wide: !now.Before(wide)}
+			if how.wide {
+				wide = now.Add(wideEvery * n.traits.Heartbeat)
+			}
+			if err := n.scan(ctx, contest, how); err != nil && ctx.Err() == nil {
 				n.trouble("look for units that have work", err)
 			}
 		}
-		if err := errors.Join(n.goFor(ctx, contest, units, false), n.goFor(ctx, contest, contest.Due(now), true)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(n.goFor(ctx, contest, units, looking{}), n.goFor(ctx, contest, contest.Due(now), looking{due: true})); err != nil && ctx.Err() == nil {
 			n.trouble("ask who holds units that have work", err)
 		}
 		wants, more := contest.Wants(n.cfg.Now())
@@ -87,8 +95,11 @@ func (n *Node) setWants(units []event.Unit) {
 	}
 }
 
+// looking is how units are looked at: see [Seen].
+type looking struct{ due, wide bool }
+
 // scan looks at everything that has work.
-func (n *Node) scan(ctx context.Context, contest *Contest) error {
+func (n *Node) scan(ctx context.Context, contest *Contest, how looking) error {
 	seen := map[event.Unit]bool{}
 	for _, name := range n.cfg.Self.Names {
 		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
@@ -105,7 +116,7 @@ func (n *Node) scan(ctx context.Context, contest *Contest) error {
 				units[i] = event.Unit{Name: name, Key: key}
 				seen[units[i]] = true
 			}
-			if err := n.goFor(ctx, contest, units, false); err != nil {
+			if err := n.goFor(ctx, contest, units, how); err != nil {
 				return err
 			}
 		}
@@ -116,7 +127,7 @@ func (n *Node) scan(ctx context.Context, contest *Contest) error {
 
 // goFor goes for those of the units that are free and this node's to go for, and remembers when to look at the others again. A unit that lives here is woken: the wake
 // may have been lost.
-func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, due bool) error {
+func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, how looking) error {
 	ranks := map[event.Unit]int{}
 	for _, u := range units {
 		if n.cfg.Units.Live(u) {
@@ -124,7 +135,7 @@ func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, 
 			n.cfg.Units.Wake(u)
 			continue
 		}
-		if r := n.rank(u); r < contenders && !n.rests(u) {
+		if r := n.rank(u); (r < contenders || how.wide && !n.isUnfit(u, n.cfg.Now())) && !n.rests(u) {
 			ranks[u] = r
 		} else {
 			contest.Forget(u)
@@ -147,7 +158,7 @@ func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, 
 	}
 	now := n.cfg.Now()
 	for i, u := range asked {
-		if contest.See(now, Seen{Unit: u, Rank: ranks[u], Left: left[i], Due: due}) {
+		if contest.See(now, Seen{Unit: u, Rank: ranks[u], Left: left[i], Due: how.due, Wide: how.wide}) {
 			n.cfg.Units.Wake(u)
 		}
 	}
