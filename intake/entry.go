@@ -47,6 +47,9 @@ type stream struct {
 	check                 func(*event.Envelope) error // of type, encoding, data and key; may be nil
 }
 
+// unslashed has a name without slashes, and no two names alike: else an event of the key a/b would have the id that another of the key a has, to whoever tells events by their ids.
+var unslashed = strings.NewReplacer("%", "%25", "/", "%2F")
+
 // take makes a record of an entry, one of type [event.Malformed] where it is no event.
 func (s *stream) take(e *transport.SourceEntry) taken {
 	fields := make(map[string]string, len(e.Fields))
@@ -58,7 +61,7 @@ func (s *stream) take(e *transport.SourceEntry) taken {
 	if id == "" { // a program that gives its events no ids has only these to tell them by
 		id = e.ID + "/" + sumOf(e)
 	}
-	record.ID = s.category + "/" + s.key + "/" + id
+	record.ID = unslashed.Replace(s.category) + "/" + unslashed.Replace(s.key) + "/" + id
 	if err != nil {
 		record = event.Envelope{ID: record.ID, Category: s.category, Key: s.key, Time: record.Time, Type: event.Malformed, Version: 1, Encoding: event.JSON, Data: s.malformed(e, err)}
 	}

@@ -55,6 +55,20 @@ func TestAnEntryBecomesARecord(t *testing.T) {
 	}
 }
 
+// Events are told by their ids, by handlers that write elsewhere for example: no two may have one, whatever is in keys and in the ids that programs give.
+func TestEventsOfDifferentKeysHaveDifferentIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, of := range [][3]string{{"sale", "a", "b/c"}, {"sale", "a/b", "c"}, {"sale/a", "b", "c"}, {"sale", "a%2Fb", "c"}} {
+		s := stream{category: of[0], key: of[1], source: "crm", now: now}
+		id := s.take(entryOf("7-0", "id", of[2], "type", "sale.made", "data", "1")).record.ID
+		if other, taken := seen[id]; taken {
+			t.Errorf("%v and %s have the id %q", of, other, id)
+		}
+		seen[id] = strings.Join(of[:], " ")
+	}
+}
+
 func TestWhatIsNoEventSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := stream{category: "sale", key: "ada", source: "crm", now: now, check: func(e *event.Envelope) error {
