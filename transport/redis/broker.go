@@ -24,7 +24,7 @@ func (t *Transport) Connect(ctx context.Context) error {
 		err = t.checkBirth(ctx)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("connect to redis: %w", err), t.disconnect(context.WithoutCancel(ctx)))
+		return errors.Join(fmt.Errorf("redis: %w", err), t.disconnect(context.WithoutCancel(ctx)))
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (c *Config) readURL() error {
 		if errors.As(err, &parse) {
 			err = parse.Err // without the text, in which there may be a password
 		}
-		return fmt.Errorf("redis URL: %w", err)
+		return fmt.Errorf("redis URL: %w: write it as redis://user:password@host:6379/0", err)
 	}
 	var faults []error
 	further := c.Addrs

@@ -86,6 +86,9 @@ func TestFaultsComeAllAtOnce(t *testing.T) {
 	if err := Open("redis://app:secret@%zz").Connect(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
+	if err := Open("127.0.0.1:6379").Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "write it as redis://") {
+		t.Errorf("an address without a scheme: %v", err)
+	}
 	for _, c := range []Config{
 		{TTL: time.Second, Heartbeat: 450 * time.Millisecond},
 		{Heartbeat: -time.Second},
@@ -100,7 +103,12 @@ func TestFaultsComeAllAtOnce(t *testing.T) {
 func TestNobodyThereIsSaid(t *testing.T) {
 	t.Parallel()
 	err := Open("redis://127.0.0.1:1?addr=127.0.0.1:2").Connect(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
-		t.Errorf("got %v", err)
+	if err == nil {
+		t.Fatal("it is connected")
+	}
+	for _, want := range []string{"redis 127.0.0.1:1: ", "redis 127.0.0.1:2: ", "see whether a server runs there"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("does not say %q:\n%v", want, err)
+		}
 	}
 }

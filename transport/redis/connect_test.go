@@ -72,6 +72,37 @@ func TestAnAccountThatMayNotIsRefusedWithWhatItNeeds(t *testing.T) {
 	}
 }
 
+// Who is not let in is told by which server, and what to do, in one sentence.
+func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
+	t.Parallel()
+	locked := redisserver.Run(t, redisserver.Options{ACL: []string{line("")}})
+	if _, err := locked.Do(t.Context(), "ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "-@all"); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ user, password, want string }{
+		"wrong password": {"app", "guess", "see whether user and password are those of this server"},
+		"may not ask":    {"mute", "secret", "the account needs +info"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := redis.New(redis.Config{URL: locked.URL(), Username: c.user, Password: c.password})
+			err := tr.Connect(t.Context())
+			if err == nil || !strings.HasPrefix(err.Error(), "redis "+locked.Addr()+": ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want something about %q", err, c.want)
+			}
+			if err := tr.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if _, err := locked.Do(t.Context(), "CONFIG", "SET", "requirepass", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	err := redis.Open(locked.URL()).Connect(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "it wants a password") {
+		t.Errorf("without a password: %v", err)
+	}
+}
+
 func TestServersThatCannotKeepWhatIsPromisedAreRefused(t *testing.T) {
 	t.Parallel()
 	master := redisserver.Run(t, redisserver.Options{})
