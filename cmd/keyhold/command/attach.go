@@ -47,6 +47,10 @@ func (s *setting) place() (string, error) {
 	if place == "" {
 		return "", misused("Name the SQLite file of the application, or the postgres:// URL of its database, with --db, or set KEYHOLD_DB.", "no store was named")
 	}
+	if scheme, _, ok := strings.Cut(place, "://"); ok && !isPostgres(place) {
+		// The rest may have a password in it.
+		return "", misused("Name the SQLite file of the application, or the postgres:// URL of its database. Stores are databases, not the broker that carries events.", "no store has a URL that begins with %s://", scheme)
+	}
 	return place, nil
 }
 

@@ -83,6 +83,9 @@ func Report(w io.Writer, err error) {
 		if n == 0 {
 			line = "error: " + line
 		}
+		if rest, ok := strings.CutPrefix(line, "\t"); ok { // as drivers set out what belongs to the line above
+			line = "  " + rest
+		}
 		fmt.Fprintln(w, clean(line))
 	}
 	if f, ok := errors.AsType[*fault](err); ok && f.detail != "" {

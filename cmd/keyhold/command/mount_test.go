@@ -102,6 +102,10 @@ func TestWhichStoreIsMeant(t *testing.T) {
 	if r := d.run(t, "status"); r.code != ExitNotFound || !strings.Contains(r.err, "there is no file shop.db.gone") {
 		t.Errorf("one that is not there: %+v", r)
 	}
+	d.vars["KEYHOLD_DB"] = "redis://app:secret@host:6379"
+	if r := d.run(t, "status"); r.code != ExitUsage || !strings.Contains(r.err, "begins with redis://") || strings.Contains(r.err, "secret") {
+		t.Errorf("the broker: %+v", r)
+	}
 	d.vars["KEYHOLD_DB"] = t.TempDir()
 	if r := d.run(t, "status"); r.code != ExitError || !strings.Contains(r.err, "is no file") {
 		t.Errorf("a folder: %+v", r)

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +144,15 @@ func TestColumnsOfWideScriptsAreInLine(t *testing.T) {
 		if got := cells(line[:at]); got != 30 {
 			t.Errorf("the last column begins in cell %d: %s", got, line)
 		}
+	}
+}
+
+// A driver sets out its reasons line by line, each behind a tab: an escape there would be all that a person sees.
+func TestReasonsOfADriverAreSetOut(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	Report(&b, errors.New("no way in:\n\thost a: refused\n\thost\tb"))
+	if got, want := b.String(), "error: no way in:\n  host a: refused\n  host\\tb\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
