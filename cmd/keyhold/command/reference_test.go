@@ -65,7 +65,7 @@ func reference(root *cobra.Command) string {
 	flagTable(line, root.PersistentFlags())
 	line(`| variable | |
 |---|---|
-| `+"`KEYHOLD_DB`"+` | the store, where there is no `+"`--db`"+` |
+| `+"`KEYHOLD_DB`"+` | the store, where there is no `+"`--db`"+`. Set it where the URL has a password: a `+"`--db`"+` stands in the commands that are offered, with `+"`xxxxx`"+` for the password |
 | `+"`KEYHOLD_ACTOR`"+` | who acts, where there is no `+"`--actor`"+`; else your name at the system |
 | `+"`NO_COLOR`"+` | no colours |
 
