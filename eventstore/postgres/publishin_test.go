@@ -80,6 +80,34 @@ func TestPublishingInAnOwnTransactionLeavesItsSettings(t *testing.T) {
 	}
 }
 
+// The guide says what such a role needs.
+func TestARoleWithTheGrantsOfTheGuidePublishes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	role := d.config.Schema + "_clerk"
+	for _, grant := range []string{
+		`CREATE ROLE ` + role + ` LOGIN`, `GRANT USAGE ON SCHEMA ` + d.config.Schema + ` TO ` + role,
+		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ` + d.config.Schema + ` TO ` + role,
+	} {
+		_, err := d.raw.Exec(t.Context(), grant)
+		d.must(err)
+	}
+	conn := d.own(func(c *pgx.ConnConfig) { c.User = role })
+	tx := d.beginOwn(conn)
+	if err := d.publishIn(tx, events("a", 1)); err == nil || !strings.Contains(err.Error(), "keyhold_position") {
+		t.Errorf("without the sequences: %v", err)
+	}
+	d.must(tx.Rollback(t.Context()))
+	_, err := d.raw.Exec(t.Context(), `GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA `+d.config.Schema+` TO `+role)
+	d.must(err)
+	tx = d.beginOwn(conn)
+	d.must(d.publishIn(tx, events("a", 1)))
+	d.must(tx.Commit(t.Context()))
+	found, err := d.store.ReadLane(t.Context(), orders, 0, 10)
+	d.must(err)
+	d.same("events", len(found), 1)
+}
+
 func TestOwnTransactionsThatDoNotSuitAreRefusedAndGoOn(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
