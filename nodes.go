@@ -58,7 +58,7 @@ func (c *shared) clustered() cluster.Observer {
 		PartLost: func(p event.Part, why string) {
 			call(told.PartLost, why)
 			if unsaid, now := c.once.due("part " + why); now {
-				log.Warn("lost the lease of a part of the lanes: another node publishes them", "part", p, "why", why, "unsaid", unsaid)
+				log.Warn("lost the lease of a part of the lanes: another node publishes them, or will when the broker answers", "part", p, "why", why, "unsaid", unsaid)
 			}
 		},
 		Keys: func(category string, live int) {
@@ -116,7 +116,10 @@ func (c *shared) relayed() outbox.Observer {
 			rareLog(log, &c.once, "publishing waits: tried again", what, err)
 		},
 		Stale: func(p event.Part) {
-			log.Info("a part of the lanes is another node's by now, and is published there", "part", p)
+			// Two nodes that do not see one another, as on two servers, take parts from each other without end.
+			if unsaid, now := c.once.due("part stale"); now {
+				log.Info("a part of the lanes is another node's by now, and is published there", "part", p, "unsaid", unsaid)
+			}
 		},
 	}
 }

@@ -118,3 +118,21 @@ func TestNoticesOfTheStoreSayOnlyWhatIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// Nodes on two brokers take parts from each other as long as they run.
+func TestNodesThatTakePartsFromEachOtherDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		app, out := logged(slog.LevelInfo, Observer{})
+		stale := (&shared{r: &running{app: app}}).relayed().Stale
+		for p := range event.Part(3) {
+			stale(p)
+		}
+		if lines := strings.Count(out.String(), "\n"); lines != 1 {
+			t.Errorf("%d lines, want 1:\n%s", lines, out)
+		}
+		time.Sleep(time.Minute)
+		if stale(0); !strings.Contains(out.String(), "unsaid=2") {
+			t.Errorf("does not say how many were left out:\n%s", out)
+		}
+	})
+}

@@ -242,7 +242,7 @@ func (m *Machine) recoverDone(in RecoverDone) {
 		return
 	case m.eff.recover.Raise && !in.Raised:
 		m.own, m.floor = refused, max(m.floor, in.Generation)
-		m.note(Note{Kind: NoteRefused, Why: fmt.Sprintf("the store is at generation %d", in.Generation)})
+		m.note(Note{Kind: NoteRefused, Why: fmt.Sprintf("the store is at generation %d, above this lease: a higher one is taken", in.Generation)})
 		return
 	}
 	stopped := m.halt != nil || m.paused || m.acted // after a rest nothing is known of a halt but that somebody acted on it
