@@ -287,6 +287,33 @@ func TestOwnTransactionsThatWaitForEachOther(t *testing.T) {
 	d.same("events", len(ids), 1)
 }
 
+// Within a store keys are taken in one order, and once; an application that publishes to two stores of one database may do so in any.
+func TestOwnTransactionsThatTakeTwoStoresInDifferentOrder(t *testing.T) {
+	t.Parallel()
+	d, other := newDesk(t), newDesk(t)
+	first, second := d.beginOwn(d.own()), d.beginOwn(d.own())
+	d.must(d.publishIn(first, events("a", 1)))
+	d.must(other.publishIn(second, events("a", 1)))
+	waits := background(func() error {
+		if err := other.publishIn(first, events("a", 1)); err != nil {
+			return err
+		}
+		return first.Commit(d.Context())
+	})
+	d.waiting(1)
+	_, err := second.Exec(d.Context(), `SET LOCAL deadlock_timeout = '10ms'`) // it is this one that looks first, and is ended
+	d.must(err)
+	if err := d.publishIn(second, events("a", 1)); !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "roll back, and run all of it again") {
+		t.Errorf("the one that is ended: %v", err)
+	}
+	d.must(second.Rollback(d.Context()))
+	d.must(<-waits)
+	for _, of := range []*desk{d, other} {
+		ids, _ := of.all("")
+		d.same("events", ids, []string{"e-a-1"})
+	}
+}
+
 func TestSQLOfAnOwnTransaction(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -58,6 +58,7 @@ var layers = []row{
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
 	{path: "internal/postgresserver", layer: adapters, uses: []string{"internal/child"}, why: "a real PostgreSQL of one's own, for tests and the demo, which may break it"},
 	{path: "internal/proxy", layer: adapters, kit: true, why: "a connection on which things go wrong"},
+	{path: "internal/frozen", layer: adapters, kit: true, why: "scripts of released formats, which nothing may change"},
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},
 	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
