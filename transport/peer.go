@@ -17,8 +17,8 @@ import (
 // call of the same link does.
 type Peers interface {
 	// Start listens, and serves what comes in with s. With a nil s this process only calls: it does not listen. It refuses, saying what to do, an address that others than this
-	// machine reach without TLS, unless that was asked for.
-	Start(ctx context.Context, s PeerService) error
+	// machine reach without TLS, unless that was asked for. self goes with every call, and is compared: nodes of another application are denied.
+	Start(ctx context.Context, self PeerIdentity, s PeerService) error
 	// Address is where others reach this service, host:port; "" before Start, and for one that only calls.
 	Address() string
 	// Ask has the node at an address decide, and waits for its answer until ctx ends. q.Data is read only and not kept.
@@ -31,6 +31,12 @@ type Peers interface {
 	Status(ctx context.Context, address string) (PeerStatus, error)
 	// Stop takes no more, waits until what is inside has its answer or ctx is done, and closes. It is idempotent. After it Start may be called again.
 	Stop(ctx context.Context) error
+}
+
+// PeerIdentity says to whom a node or client belongs. What is "" on either side is not compared.
+type PeerIdentity struct {
+	Application string // its name
+	StoreID     string
 }
 
 // PeerService answers what comes from other nodes. Its methods are called concurrently, as many at once as the node service allows; ctx ends when the caller's does, or its

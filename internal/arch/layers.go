@@ -53,6 +53,8 @@ var layers = []row{
 	{path: "eventstore/postgres/...", layer: adapters, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, why: "the store of many nodes"},
 	{path: "transport/redis/...", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "proto/...", "internal/lifecycle", "internal/signal"},
 		why: "leases, streams and wakes on Redis; reads the store it is bound to for what a stream has lost"},
+	{path: "transport/grpc", layer: adapters, uses: []string{"event", "transport", "proto/...", "internal/lifecycle", "internal/signal"},
+		why: "the node service: nodes and clients ask one another over it"},
 	{path: "internal/leases", layer: adapters, uses: []string{"event", "partitions/...", "internal/lifecycle", "internal/signal"},
 		why: "renews what a node holds, in batches; actors and parts share it"},
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
@@ -64,6 +66,7 @@ var layers = []row{
 	{path: "internal/sim", layer: adapters, kit: true, why: "units in a world of faults, by seed; stands in for stores and brokers"},
 	{path: "partitions/partitionstest", layer: adapters, kit: true, why: "suite that every lease-and-stream port passes"},
 	{path: "transport/transporttest", layer: adapters, kit: true, why: "suite that every transport passes"},
+	{path: "transport/peertest", layer: adapters, kit: true, why: "suite that every node service passes, and a network in memory on which things go wrong"},
 	{path: "transport/brokertest", layer: adapters, kit: true, why: "suite that every broker passes, and a broker in memory"},
 
 	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/leases", "internal/lifecycle", "internal/signal"},

@@ -37,6 +37,7 @@ var sleepers = []exception{
 	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},
 	{"docs/guide/first_program_test.go", "follows a page: looks from outside at a program that a newcomer would write, and which sends no signals"},
 	{"guarantees/desk_test.go", "looks from outside at what processes do that are killed meanwhile; they send no signals"},
+	{"transport/peertest/network.go", "delays what passes: that is what it is for"},
 	{"keyholdtest/kit.go", "lets virtual time pass, and refuses where time is real"},
 	{"guarantees/app_test.go", "a process under test looks at what it has written; nobody in it could send a signal that survives the next kill"},
 }

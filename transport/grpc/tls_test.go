@@ -1,0 +1,207 @@
+package grpc_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/grpc"
+)
+
+func TestCertificatesThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	good := ours.issue(t, certificate{names: []string{"a.shop.internal"}})
+	for name, c := range map[string]struct {
+		server, client *grpc.TLS
+		say            string
+	}{
+		"the client's authority is another":           {good, theirs.issue(t, certificate{trusts: ours}), "does not accept this side's certificate"},
+		"the server's authority is another":           {theirs.issue(t, certificate{trusts: ours}), good, "unknown authority"},
+		"the client's certificate has expired":        {good, ours.issue(t, certificate{expired: true}), "does not accept this side's certificate"},
+		"the server's certificate has expired":        {ours.issue(t, certificate{expired: true}), good, "expired"},
+		"the client's name is not as the server asks": {ours.issue(t, certificate{patterns: []string{"*.bakery.internal"}}), good, "does not accept this side's certificate"},
+		"the server's name is not as the client asks": {good, ours.issue(t, certificate{patterns: []string{"shop.internal", "*.bakery.internal"}}), "a.shop.internal"},
+		"the client has none":                         {good, nil, ""},
+		"the server has none":                         {nil, good, "does not speak TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, grpc.Config{TLS: c.server}, echo{})
+			a := start(t, grpc.Config{TLS: c.client}, nil)
+			_, err := a.Ask(limit(t), b.Address(), question())
+			if c.client == nil { // the server hangs up on what is no TLS, and cannot say why
+				var e *transport.PeerError
+				if !errors.As(err, &e) || e.Code != transport.PeerUnavailable {
+					t.Fatalf("got %v", err)
+				}
+				return
+			}
+			if e := fails(t, err, transport.PeerDenied, false); !strings.Contains(e.Text, c.say) {
+				t.Errorf("it says %q, want %q", e.Text, c.say)
+			}
+		})
+	}
+}
+
+func TestACertificateOfTheRightNameCounts(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	for _, pattern := range []string{"*.shop.internal", "a.shop.*", "a.shop.internal"} {
+		files := ours.issue(t, certificate{names: []string{"other", "a.shop.internal"}, patterns: []string{"none.of.them", pattern}})
+		b := start(t, grpc.Config{TLS: files}, echo{})
+		if _, err := start(t, grpc.Config{TLS: files}, nil).Ask(limit(t), b.Address(), question()); err != nil {
+			t.Errorf("%s: %v", pattern, err)
+		}
+	}
+}
+
+func TestAClientWithoutACertificateIsRefused(t *testing.T) {
+	t.Parallel()
+	b := start(t, grpc.Config{TLS: newAuthority(t).issue(t, certificate{})}, echo{})
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
+	conn, err := d.DialContext(limit(t), "tcp", b.Address())
+	if err == nil { // in TLS 1.3 the client hears of it when it reads
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The link that is open stays while its certificates are replaced, and the call on it is answered; who comes new sees the new ones.
+func TestCertificatesAreReadAnew(t *testing.T) {
+	t.Parallel()
+	before, after := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	h := newHolding()
+	b := start(t, grpc.Config{TLS: before.issue(t, certificate{dir: dir})}, h)
+	a := start(t, grpc.Config{TLS: before.issue(t, certificate{})}, nil)
+	got := asking(limit(t), a, b.Address())
+	within(t, "an ask inside", h.inside)
+
+	after.issue(t, certificate{dir: dir})
+	pem, err := os.ReadFile(after.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, before.file, pem) // what both sides trust
+
+	c := start(t, grpc.Config{TLS: after.issue(t, certificate{})}, nil)
+	if _, err := c.Status(limit(t), b.Address()); err != nil {
+		t.Errorf("with a new certificate: %v", err)
+	}
+	d := start(t, grpc.Config{TLS: before.issue(t, certificate{})}, nil)
+	_, err = d.Status(limit(t), b.Address())
+	fails(t, err, transport.PeerDenied, false)
+
+	if _, err := a.Status(limit(t), b.Address()); err != nil {
+		t.Errorf("on the link of before: %v", err)
+	}
+	close(h.let)
+	if err := within(t, "the answer", got); err != nil {
+		t.Errorf("the call of before: %v", err)
+	}
+}
+
+func replace(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file+".next", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".next", file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCertificatesThatMakeNoSenseLeaveThoseOfBefore(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	files := ours.issue(t, certificate{})
+	var log bytes.Buffer
+	b := start(t, grpc.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(&log, nil))}, echo{})
+	replace(t, files.CertFile, []byte("half of it"))
+	for range 3 {
+		p := grpc.New(grpc.Config{TLS: ours.issue(t, certificate{}), Logger: quiet})
+		if err := p.Start(limit(t), shop, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Status(limit(t), b.Address()); err != nil {
+			t.Errorf("with the certificate of before: %v", err)
+		}
+		stop(t, p)
+	}
+	stop(t, b)
+	if got := strings.Count(log.String(), "cannot be used"); got != 1 {
+		t.Errorf("told %d times:\n%s", got, log.String())
+	}
+}
+
+func TestWhatStartRefuses(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	good := ours.issue(t, certificate{})
+	for say, c := range map[string]grpc.Config{
+		"without TLS":            {Bind: "0.0.0.0:0", Advertise: "10.0.0.1"},
+		"grpc.MutualTLS(":        {Bind: "192.0.2.1:7000"},
+		"Insecure: true says":    {Bind: "node.example:7000"},
+		"Advertise":              {Bind: ":0", TLS: good},
+		"not host:port":          {Bind: "nonsense"},
+		"leave one out":          {TLS: good, Insecure: true},
+		"no such file":           {TLS: grpc.MutualTLS("none", good.KeyFile, good.CAFile)},
+		"private key does not":   {TLS: grpc.MutualTLS(good.CertFile, ours.issue(t, certificate{}).KeyFile, good.CAFile)},
+		"certificate of an":      {TLS: grpc.MutualTLS(good.CertFile, good.KeyFile, good.KeyFile)},
+		"the key is not named":   {TLS: grpc.MutualTLS(good.CertFile, "", good.CAFile)},
+		"name pattern":           {TLS: grpc.MutualTLS(good.CertFile, good.KeyFile, good.CAFile, "[")},
+		"MaxMessage is 1":        {MaxMessage: 1},
+		"MaxInside is -1":        {MaxInside: -1},
+		"ConnectTimeout is -1ns": {ConnectTimeout: -1},
+		"it cannot listen on":    {Bind: "127.0.0.1:1", Advertise: "x:1", MaxLinks: 1, TLS: nil},
+	} {
+		if say == "it cannot listen on" {
+			c.Bind = start(t, grpc.Config{}, echo{}).Address()
+		}
+		p := grpc.New(c)
+		err := p.Start(limit(t), shop, echo{})
+		if err == nil {
+			stop(t, p)
+		}
+		if err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%+v: got %v, want %q", c, err, say)
+		}
+	}
+}
+
+func TestNothingGoesToOtherMachinesWithoutTLS(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(limit(t))
+	for address, code := range map[string]transport.PeerCode{"192.0.2.1:7000": transport.PeerDenied, "node.example:7000": transport.PeerDenied} {
+		_, err := start(t, grpc.Config{}, nil).Ask(ctx, address, question())
+		fails(t, err, code, false)
+	}
+	insecure := start(t, grpc.Config{Insecure: true, ConnectTimeout: 1e6}, nil)
+	_, err := insecure.Ask(ctx, "192.0.2.1:7000", question())
+	fails(t, err, transport.PeerUnavailable, false)
+	cancel()
+}
+
+func TestAdvertise(t *testing.T) {
+	t.Parallel()
+	for advertise, want := range map[string]string{"node-1": "node-1:PORT", "node-1:0": "node-1:PORT", "node-1:99": "node-1:99", "": "127.0.0.1:PORT", "::1": "[::1]:PORT"} {
+		p := start(t, grpc.Config{Advertise: advertise}, echo{})
+		got := p.Address()
+		if i := strings.LastIndex(got, ":"); strings.HasSuffix(want, "PORT") && got[i+1:] != "0" {
+			want = strings.TrimSuffix(want, "PORT") + got[i+1:]
+		}
+		if got != want {
+			t.Errorf("advertise %q: got %s, want %s", advertise, got, want)
+		}
+	}
+}
