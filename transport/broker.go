@@ -224,6 +224,8 @@ type Member struct {
 	Version string // of its program, for people
 	// Apart: its store or its broker does not answer it, so that it can run nothing: it ranks nowhere, as one that drains, and comes back by itself.
 	Apart bool
+	// Beats counts how often it has made itself known: where it does not grow, the member may be gone although its entry has not lapsed.
+	Beats int64
 	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. A few at a time.
 	Wants []event.Unit
 }

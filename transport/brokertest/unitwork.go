@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -190,6 +191,18 @@ var memberships = []check{
 			return 1
 		})
 		s.same("members", want, s.beat(a, want[slices.IndexFunc(want, func(m transport.Member) bool { return m.ID == a.OwnerID() })], time.Minute))
+	}},
+	{"All that is said of a member is carried", func(s *suite) {
+		m := transport.Member{
+			ID: s.Broker.OwnerID(), Node: "shop", PID: 7, StoreID: s.id.StoreID, Start: 3, Names: []string{"billing", "shipping"}, Draining: true, Weight: 2,
+			Since: time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC), Address: "10.0.0.1:9000", Gossip: "10.0.0.1:7946", Version: "v1.2.3", Apart: true, Beats: 9, Wants: []event.Unit{shipping},
+		}
+		for fields, i := reflect.ValueOf(m), 0; i < fields.NumField(); i++ { // a field that comes later is asked for here too
+			if fields.Field(i).IsZero() {
+				s.Errorf("this check says nothing of %s", fields.Type().Field(i).Name)
+			}
+		}
+		s.same("members", []transport.Member{m}, s.beat(s.Broker, m, time.Minute))
 	}},
 	{"A beat replaces what was written", func(s *suite) {
 		m := transport.Member{ID: s.Broker.OwnerID(), StoreID: s.id.StoreID, Names: []string{"shipping"}}

@@ -25,6 +25,11 @@ type memberEntry struct {
 	Draining bool             `json:"draining,omitempty"`
 	Weight   int              `json:"weight,omitempty"`
 	Since    time.Time        `json:"since"`
+	Address  string           `json:"address,omitempty"`
+	Gossip   string           `json:"gossip,omitempty"`
+	Version  string           `json:"version,omitempty"`
+	Apart    bool             `json:"apart,omitempty"`
+	Beats    int64            `json:"beats,omitempty"`
 	Wants    []event.Unit     `json:"wants,omitempty"`
 }
 
@@ -38,7 +43,10 @@ func (t *Transport) Beat(ctx context.Context, m transport.Member, ttl time.Durat
 	if err != nil {
 		return nil, err
 	}
-	entry, err := json.Marshal(memberEntry{m.ID, m.Node, m.PID, m.StoreID, m.Start, m.Names, m.Draining, m.Weight, m.Since, m.Wants})
+	entry, err := json.Marshal(memberEntry{
+		ID: m.ID, Node: m.Node, PID: m.PID, Store: m.StoreID, Start: m.Start, Names: m.Names, Draining: m.Draining, Weight: m.Weight, Since: m.Since,
+		Address: m.Address, Gossip: m.Gossip, Version: m.Version, Apart: m.Apart, Beats: m.Beats, Wants: m.Wants,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("member %s: %w", m.ID, err)
 	}
@@ -55,7 +63,8 @@ func (t *Transport) Beat(ctx context.Context, m transport.Member, ttl time.Durat
 		var e memberEntry
 		if raw, _ := text.(string); json.Unmarshal([]byte(raw), &e) == nil && e.ID != "" {
 			all = append(all, transport.Member{
-				ID: e.ID, Node: e.Node, PID: e.PID, StoreID: e.Store, Start: e.Start, Names: e.Names, Draining: e.Draining, Weight: e.Weight, Since: e.Since, Wants: e.Wants,
+				ID: e.ID, Node: e.Node, PID: e.PID, StoreID: e.Store, Start: e.Start, Names: e.Names, Draining: e.Draining, Weight: e.Weight, Since: e.Since,
+				Address: e.Address, Gossip: e.Gossip, Version: e.Version, Apart: e.Apart, Beats: e.Beats, Wants: e.Wants,
 			})
 		}
 	}
