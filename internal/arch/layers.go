@@ -83,6 +83,8 @@ var layers = []row{
 		why: "process managers, on actors"},
 	{path: "cluster/...", layer: siblings, uses: []string{"event", "eventstore", "partitions/...", "transport", "actors/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "membership and routing: implements what actors declares"},
+	{path: "cluster/gossip/internal/simnet", layer: siblings, kit: true, why: "a network that loses, delays, doubles and cuts, for tests of gossip"},
+	{path: "cluster/gossiptest", layer: siblings, kit: true, why: "suite that every gossip passes, and one in memory"},
 
 	{path: ".", layer: facade,
 		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "projection", "outbox/...", "intake", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},
