@@ -73,7 +73,7 @@ func TestOperatorAndOwnerSeeWhatTheOtherDoes(t *testing.T) {
 	}
 	o, err := d.at.Overview(t.Context())
 	d.must(err)
-	if want := (eventstore.Owner{PID: os.Getpid(), Node: "orders@test"}); o.Owner == nil || *o.Owner != want || o.Unclean || o.StoreID != d.id.StoreID {
+	if want := (eventstore.Owner{PID: os.Getpid(), Node: "orders@test", Generation: d.id.StartGeneration}); o.Owner == nil || *o.Owner != want || o.Unclean || o.StoreID != d.id.StoreID {
 		t.Errorf("overview %+v, owner %+v, want %+v", o, o.Owner, want)
 	}
 }

@@ -132,7 +132,7 @@ func TestOperatorAndOwnerSeeWhatTheOtherDoes(t *testing.T) {
 	}
 	o, err := a.Overview(t.Context())
 	b.must(err)
-	if want := (eventstore.Owner{PID: os.Getpid(), Node: "orders@test"}); o.Owner == nil || *o.Owner != want || o.Unclean || o.StoreID != b.id.StoreID {
+	if want := (eventstore.Owner{PID: os.Getpid(), Node: "orders@test", Generation: b.id.StartGeneration}); o.Owner == nil || *o.Owner != want || o.Unclean || o.StoreID != b.id.StoreID {
 		t.Errorf("overview %+v, owner %+v, want %+v", o, o.Owner, want)
 	}
 }

@@ -21,7 +21,7 @@ func TestOperatorIsToldWhichProcessHasTheStore(t *testing.T) {
 	c.line(t)
 	a := attach(t, path)
 	o, err := a.Overview(t.Context())
-	if want := (eventstore.Owner{PID: c.Process.Pid, Node: "child"}); err != nil || o.Owner == nil || *o.Owner != want || o.Unclean {
+	if want := (eventstore.Owner{PID: c.Process.Pid, Node: "child", Generation: o.StartGeneration}); err != nil || o.Owner == nil || *o.Owner != want || o.Unclean {
 		t.Errorf("overview %+v, owner %+v, %v, want %+v", o, o.Owner, err, want)
 	}
 	if err := c.Process.Kill(); err != nil {
