@@ -15,13 +15,20 @@ func (n *Node) runBeating(ctx context.Context) {
 	timer := time.NewTimer(0) // parts at once
 	defer timer.Stop()
 	counts := n.cfg.Now()
+	var beaten time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-n.rebeat:
+		case <-n.stir: // as somebody came or went, who is to know of this node, and whose wants are to be known, before the next heartbeat
+			if d := n.traits.Heartbeat/10 - n.cfg.Now().Sub(beaten); d > 0 {
+				timer.Reset(d)
+				continue
+			}
 		}
+		beaten = n.cfg.Now()
 		if err := n.bounded(ctx, n.beat); err != nil && ctx.Err() == nil {
 			n.trouble("make the node known to the others", err)
 		}
@@ -47,10 +54,10 @@ func (n *Node) bounded(ctx context.Context, call func(context.Context) error) er
 
 // self is this node as the others are to know it.
 func (n *Node) self() transport.Member {
-	m := n.cfg.Self
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m.Draining, m.Wants = n.mu.draining, slices.Clone(n.mu.wants)
+	m := n.cfg.Self
+	m.Draining, m.Apart, m.Wants = n.mu.draining, n.mu.apart, slices.Clone(n.mu.wants)
 	if m.Since.IsZero() {
 		m.Since = n.cfg.Now()
 		n.cfg.Self.Since = m.Since
@@ -60,22 +67,16 @@ func (n *Node) self() transport.Member {
 
 // beat makes this node known and learns who the others are. When the broker does not answer, those known before stay: who is gone shows when its leases lapse.
 func (n *Node) beat(ctx context.Context) error {
-	members, err := n.cfg.Broker.Beat(ctx, n.self(), n.traits.TTL)
+	self := n.self()
+	self.Beats = n.beats.Add(1)
+	members, err := n.cfg.Broker.Beat(ctx, self, n.traits.TTL)
 	if f := n.cfg.Observer.Beat; f != nil {
 		f(err)
 	}
 	if err != nil {
 		return err
 	}
-	if changed(n.placement.Load(), members) {
-		n.placement.Store(NewPlacement(members))
-		n.changed.Store(n.cfg.Now().UnixNano())
-		n.cfg.Logger.Info("members changed", "members", names(members))
-		if f := n.cfg.Observer.Members; f != nil {
-			f(members)
-		}
-		n.Rescan()
-	}
+	n.settle(func(l *listed) { l.read(members, n.cfg.Now()) })
 	n.handOver(members)
 	return nil
 }
@@ -92,7 +93,7 @@ func changed(p *Placement, members []transport.Member) bool {
 	for i := range members {
 		m := &members[i]
 		was := known[m.ID]
-		if was == nil || was.Draining != m.Draining || was.Weight != m.Weight || was.Node != m.Node || !slices.Equal(was.Names, m.Names) {
+		if was == nil || was.Draining != m.Draining || was.Apart != m.Apart || was.Address != m.Address || was.Weight != m.Weight || was.Node != m.Node || !slices.Equal(was.Names, m.Names) {
 			return true
 		}
 	}
@@ -114,6 +115,9 @@ func names(members []transport.Member) []string {
 		if m.Draining {
 			name += " (draining)"
 		}
+		if m.Apart {
+			name += " (its store or broker is out of reach)"
+		}
 		all = append(all, name)
 	}
 	slices.Sort(all)
@@ -126,7 +130,7 @@ func (n *Node) handOver(members []transport.Member) {
 	left := max(1, int(float64(n.cfg.Moves)*n.traits.Heartbeat.Seconds()))
 	for i := range members {
 		m := &members[i]
-		if m.ID == n.cfg.Self.ID || m.Draining {
+		if m.ID == n.cfg.Self.ID || m.Draining || m.Apart {
 			continue
 		}
 		for _, u := range m.Wants {

@@ -2,3 +2,12 @@ package cluster
 
 // Names is how the log names members.
 var Names = names
+
+// Listed is the broker's list as it was last read.
+type Listed = listed
+
+// Read and Joined are its methods.
+var (
+	Read   = (*listed).read
+	Joined = (*listed).joined
+)

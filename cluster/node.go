@@ -27,6 +27,7 @@ type Config struct {
 	Store    Raiser
 	Units    Units
 	Relay    Relay
+	Gossip   Gossip        // nil = members are those of the broker's list
 	Grace    time.Duration // that each rank waits longer; default a tenth of the port's heartbeat
 	Debounce time.Duration // that a node ranks first before it asks for a unit; default 1 s
 	Moves    int           // hand-overs in a second; default 50
@@ -93,15 +94,23 @@ type Node struct {
 	beating  lifecycle.Loop
 	scanning lifecycle.Loop
 	telling  lifecycle.Loop
+	hearing  lifecycle.Loop  // of gossip
 	calls    lifecycle.Group // that are made at the same time
 
 	rescan chan struct{} // holds a token when everything that has work is to be looked for
 	rebeat chan struct{} // holds a token when others are to know something now
 	tell   chan struct{} // holds a token when mu.marks is not empty
+	news   chan struct{} // holds a token when gossip gives something else
+	stir   chan struct{} // holds a token when the members have changed by gossip
+	beats  atomic.Int64
+
+	settling sync.Mutex // held while members are put together
+	listed   listed
 
 	mu struct {
 		sync.Mutex
 		draining bool
+		apart    bool
 		woken    map[event.Unit]struct{}  // by others, to be looked at
 		held     map[event.Unit]time.Time // by others, until then at the latest
 		marks    map[event.Unit]struct{}  // others are to be told that these have work
@@ -150,6 +159,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Self.Names = slices.Sorted(slices.Values(cfg.Self.Names))
 	n := &Node{cfg: cfg, traits: traits, rescan: make(chan struct{}, 1), rebeat: make(chan struct{}, 1), tell: make(chan struct{}, 1)}
+	n.news, n.stir = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.mu.held = map[event.Unit]time.Time{}
 	n.mu.woken, n.mu.marks = map[event.Unit]struct{}{}, map[event.Unit]struct{}{}
 	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
@@ -166,10 +176,14 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("start node: %w", err)
 	}
 	n.setDraining(false)
-	if err := n.beat(ctx); err != nil {
-		return fmt.Errorf("start node: make it known to the others: %w", errors.Join(err, n.calls.Stop(ctx), n.keeper.Stop(ctx)))
+	if err := n.startGossip(ctx); err != nil {
+		return fmt.Errorf("start node: %w", errors.Join(err, n.calls.Stop(ctx), n.keeper.Stop(ctx)))
 	}
-	err := errors.Join(n.telling.Start(ctx, n.runTelling), n.beating.Start(ctx, n.runBeating), n.scanning.Start(ctx, n.runScanning))
+	if err := n.beat(ctx); err != nil {
+		return fmt.Errorf("start node: make it known to the others: %w", errors.Join(err, n.stopGossip(ctx), n.calls.Stop(ctx), n.keeper.Stop(ctx)))
+	}
+	n.gossip() // who is on the list may be joined now
+	err := errors.Join(n.hearing.Start(ctx, n.runHearing), n.telling.Start(ctx, n.runTelling), n.beating.Start(ctx, n.runBeating), n.scanning.Start(ctx, n.runScanning))
 	if err != nil {
 		return fmt.Errorf("start node: %w", errors.Join(err, n.Stop(ctx)))
 	}
@@ -181,6 +195,7 @@ func (n *Node) Start(ctx context.Context) error {
 // have had the time to learn of it, a heartbeat later: who does not know leaves what becomes free to this node for a while.
 func (n *Node) Drain(ctx context.Context) error {
 	n.setDraining(true)
+	n.gossip()
 	err := n.scanning.Stop(ctx)
 	if err == nil {
 		err = n.beat(ctx)
@@ -196,7 +211,7 @@ func (n *Node) Drain(ctx context.Context) error {
 
 // hasOthers reports whether anybody is there to take over.
 func (n *Node) hasOthers() bool {
-	return slices.ContainsFunc(n.placement.Load().members, func(m placed) bool { return m.ID != n.cfg.Self.ID && !m.Draining })
+	return slices.ContainsFunc(n.placement.Load().members, func(m placed) bool { return m.ID != n.cfg.Self.ID && !m.away() })
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -213,7 +228,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // Stop gives the parts up and takes the node off the list. It is idempotent.
 func (n *Node) Stop(ctx context.Context) error {
 	n.setDraining(true)
-	if err := errors.Join(n.scanning.Stop(ctx), n.beating.Stop(ctx), n.telling.Stop(ctx)); err != nil {
+	if err := errors.Join(n.scanning.Stop(ctx), n.beating.Stop(ctx), n.telling.Stop(ctx), n.hearing.Stop(ctx)); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
 	if err := n.calls.Stop(ctx); err != nil {
@@ -225,7 +240,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	if left != nil {
 		left = fmt.Errorf("take the node off the list; it lapses by itself: %w", left)
 	}
-	return errors.Join(n.keeper.Stop(ctx), left)
+	return errors.Join(n.keeper.Stop(ctx), n.stopGossip(ctx), left)
 }
 
 func (n *Node) setDraining(on bool) {

@@ -32,6 +32,7 @@ type world struct {
 	server *brokertest.Server
 	store  eventstore.Store
 	id     eventstore.Identity
+	gossip func() cluster.Gossip // nil = none
 	mu     struct {
 		sync.Mutex
 		relaying map[event.Part][]string // nodes that hold a part at this moment
@@ -90,7 +91,12 @@ func (w *world) join(name string) *fake {
 	if err := f.broker.Connect(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
+	var gossip cluster.Gossip
+	if w.gossip != nil {
+		gossip = w.gossip()
+	}
 	node, err := cluster.New(cluster.Config{
+		Gossip: gossip,
 		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
 		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
 		Observer: cluster.Observer{

@@ -26,6 +26,9 @@ type placed struct {
 	seed uint64
 }
 
+// away: it takes nothing.
+func (m *placed) away() bool { return m.Draining || m.Apart }
+
 // NewPlacement makes the placement of these members. Members are told apart by the name of their node, so that one that restarts gets the units back that it had;
 // where several have one name, by the order in which they began.
 func NewPlacement(members []transport.Member) *Placement {
@@ -65,7 +68,7 @@ func (p *Placement) Members() []transport.Member {
 	return all
 }
 
-// Rank gives the place of a member for a unit, 0 = first, among the members that run it and are not draining. It is the number of members, or
+// Rank gives the place of a member for a unit, 0 = first, among the members that run it and are neither draining nor apart. It is the number of members, or
 // more, for one that is not among these, or that ranks itself last: unfit.
 func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	var own score
@@ -74,7 +77,7 @@ func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	key := hashOf(u)
 	for _, i := range rivals {
 		if m := &p.members[i]; m.ID == id {
-			own, among = m.score(key), !m.Draining
+			own, among = m.score(key), !m.away()
 		}
 	}
 	if !among {
@@ -83,7 +86,7 @@ func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	rank := 0
 	for _, i := range rivals {
 		m := &p.members[i]
-		if m.ID == id || m.Draining {
+		if m.ID == id || m.away() {
 			continue
 		}
 		if unfit || m.score(key).above(own) {
@@ -99,7 +102,7 @@ func (p *Placement) First(u event.Unit) string {
 	first, key := "", hashOf(u)
 	for _, i := range p.rivals(u) {
 		m := &p.members[i]
-		if m.Draining {
+		if m.away() {
 			continue
 		}
 		if s := m.score(key); first == "" || s.above(best) {

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+)
+
+// startGossip makes the node known by gossip, and gives it the address by which others join it, before the list has it.
+func (n *Node) startGossip(ctx context.Context) error {
+	if n.cfg.Gossip == nil {
+		return nil
+	}
+	if err := n.cfg.Gossip.Start(ctx, n.self(), n.seeds, func() { token(n.news) }); err != nil {
+		return fmt.Errorf("start gossip: %w", err)
+	}
+	n.mu.Lock()
+	n.cfg.Self.Gossip = n.cfg.Gossip.Address()
+	n.mu.Unlock()
+	return nil
+}
+
+func (n *Node) stopGossip(ctx context.Context) error {
+	if n.cfg.Gossip == nil {
+		return nil
+	}
+	if err := n.cfg.Gossip.Stop(ctx); err != nil {
+		return fmt.Errorf("stop gossip: %w", err)
+	}
+	return nil
+}
+
+// seeds are the addresses of those on the list, as it last was.
+func (n *Node) seeds(context.Context) []string {
+	n.settling.Lock()
+	defer n.settling.Unlock()
+	var at []string
+	for i := range n.listed.members {
+		if m := &n.listed.members[i]; m.Gossip != "" && m.ID != n.cfg.Self.ID {
+			at = append(at, m.Gossip)
+		}
+	}
+	return at
+}
+
+// gossip says what has changed of this node.
+func (n *Node) gossip() {
+	if n.cfg.Gossip != nil {
+		n.cfg.Gossip.Update(n.self())
+	}
+}
+
+// Apart says that the store or the broker has been out of reach of this node for more than a heartbeat, or answers again. While it is apart, the node ranks nowhere: it could run nothing.
+// It never blocks.
+func (n *Node) Apart(on bool) {
+	n.mu.Lock()
+	same := n.mu.apart == on
+	n.mu.apart = on
+	n.mu.Unlock()
+	if same {
+		return
+	}
+	n.gossip()
+	token(n.news) // this node's own ranks
+	token(n.rebeat)
+}
+
+// runHearing puts the members together anew when gossip has something to say: at once, even while the broker does not answer.
+func (n *Node) runHearing(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.news:
+		}
+		if n.settle(func(*listed) {}) {
+			token(n.stir)
+		}
+	}
+}
+
+// settle changes what is known of the list, puts the members together, and reports whether they have changed.
+func (n *Node) settle(change func(l *listed)) bool {
+	n.settling.Lock()
+	change(&n.listed)
+	members := n.listed.members
+	if n.cfg.Gossip != nil {
+		members = n.listed.joined(n.self(), n.cfg.Gossip.Heard(), 2*n.traits.Heartbeat)
+	}
+	moved := changed(n.placement.Load(), members)
+	if moved {
+		n.placement.Store(NewPlacement(members))
+		n.changed.Store(n.cfg.Now().UnixNano())
+	}
+	n.settling.Unlock()
+	if !moved {
+		return false
+	}
+	now := n.placement.Load().Members() // the newest, whoever tells of it last
+	n.cfg.Logger.Info("members changed", "members", names(now))
+	if f := n.cfg.Observer.Members; f != nil {
+		f(now)
+	}
+	n.Rescan()
+	return true
+}
