@@ -1,6 +1,7 @@
 package grpc_test
 
 import (
+	"net/http"
 	"runtime"
 	"sync"
 	"testing"
@@ -48,6 +49,18 @@ func TestABrokenLinkIsNoticedOnBothSides(t *testing.T) {
 	})
 }
 
+// Of the two sides only the caller can notice this one: the other sends nothing, and closes nothing.
+func TestACallerNoticesByItselfThatNothingComes(t *testing.T) {
+	t.Parallel()
+	frozen := peer(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	begun := time.Now()
+	_, err := start(t, grpc.Config{}, nil).Ask(limit(t), frozen, question())
+	fails(t, err, transport.PeerUnavailable, true)
+	if took := time.Since(begun); took > 2*grpc.Silence {
+		t.Errorf("it noticed it after %v", took)
+	}
+}
+
 func TestALinkOnWhichNothingIsAskedStays(t *testing.T) {
 	t.Parallel()
 	h := newHolding()
@@ -83,7 +96,7 @@ func TestACutLinkEndsItsCallsAndTheNextOneIsNew(t *testing.T) {
 
 func TestALinkThatDoesNotOpenEndsItsCallsInTime(t *testing.T) {
 	t.Parallel()
-	b := start(t, grpc.Config{}, echo{})
+	b := start(t, grpc.Config{ConnectTimeout: time.Hour}, echo{}) // so that it is not the other side which gives up
 	way := proxy.Run(t, b.Address())
 	way.Blackhole(proxy.Both)
 	a := start(t, grpc.Config{ConnectTimeout: 50 * time.Millisecond}, nil)
