@@ -51,20 +51,21 @@ func (r *resolved) migrate(ctx context.Context, conn *pgx.Conn, known []format, 
 	if found > len(known) || (found < len(known) && opts.NoMigrate) {
 		return &eventstore.FormatError{Path: r.name, Found: found, Known: len(known)}
 	}
-	began, did := time.Now(), 0
+	began := time.Now()
+	var did []int // of the formats: others may take a step between two of ours
 	for _, f := range known[found:] {
 		done, err := r.migrateTo(ctx, conn, f)
 		if err != nil {
 			return fmt.Errorf("migrate to format %d (%s): %w", f.number, f.name, trouble(err))
 		}
 		if done {
-			did++
+			did = append(did, f.number)
 		}
 	}
-	if did > 0 && opts.Observe != nil {
+	if len(did) > 0 && opts.Observe != nil {
 		what := "database created"
-		if found > 0 {
-			what = fmt.Sprintf("migrated from format %d to %d", found, len(known))
+		if from := did[0] - 1; from > 0 {
+			what = fmt.Sprintf("migrated from format %d to %d", from, did[len(did)-1])
 		}
 		opts.Observe(eventstore.Notice{What: what, Took: time.Since(began), Routine: true})
 	}
