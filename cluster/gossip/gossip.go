@@ -149,7 +149,7 @@ func (g *Gossip) open() error {
 	}
 	n := &network{NodeAwareTransport: wire, broken: make(chan struct{}, 1), own: netip.AddrPortFrom(own, uint16(port)).String()}
 	c, _ := g.cfg.Preset.settings()
-	c.Name, c.Transport, c.Logger, c.Keyring = self.ID, n, g.logs.library(), g.keyring
+	c.Name, c.Transport, c.Logger, c.Keyring = self.ID, n, g.logs.standard(), g.keyring
 	c.BindPort, c.AdvertiseAddr, c.AdvertisePort = port, advertise.Addr().String(), cmp.Or(int(advertise.Port()), port)
 	d := &delegate{g: g, store: self.StoreID}
 	g.mu.Lock()

@@ -55,8 +55,8 @@ func (l *logs) notJoined(address string, err error) {
 	l.out.Debug("gossip does not reach a node", "address", address, "error", err)
 }
 
-// library gives the library a logger of its own, so that nothing of it goes to the process's.
-func (l *logs) library() *log.Logger { return log.New(l, "", 0) }
+// standard gives the library a logger of its own, so that nothing of it goes to the process's.
+func (l *logs) standard() *log.Logger { return log.New(l, "", 0) }
 
 // Write implements [io.Writer] for one line of the library.
 func (l *logs) Write(line []byte) (int, error) {

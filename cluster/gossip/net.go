@@ -54,7 +54,7 @@ func listen(bind netip.AddrPort, logs *logs) (memberlist.NodeAwareTransport, err
 	}
 	var last error
 	for range tries {
-		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()), Logger: logs.library()})
+		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{bind.Addr().String()}, BindPort: int(bind.Port()), Logger: logs.standard()})
 		if err == nil {
 			return t, nil
 		}
