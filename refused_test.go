@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/eventstore"
@@ -22,8 +23,16 @@ type refusedEvent struct {
 
 var _ = keyhold.Type[refusedEvent]("refused.happened", 1)
 
+// refusedLog is what an application logs, and how often a handler of it ran.
+type refusedLog struct {
+	bytes.Buffer
+	ran chan string
+}
+
+func newRefusedLog() *refusedLog { return &refusedLog{ran: make(chan string, 100)} }
+
 // refusedApp is an application whose category has a key, with a handler of each name and a projection of categories.
-func refusedApp(path, key string, log *bytes.Buffer, projected []string, handlers ...string) *keyhold.App {
+func refusedApp(path, key string, log *refusedLog, projected []string, handlers ...string) *keyhold.App {
 	app := keyhold.New(keyhold.Config{Name: "refused", Store: sqlite.Open(path), Transport: local.New(), Logger: slog.New(slog.NewTextHandler(log, nil))})
 	app.Register(keyhold.Category{Name: "refused", Key: key, Events: []keyhold.EventType{keyhold.EventOf[refusedEvent]()}},
 		keyhold.Category{Name: "further", Buckets: 4})
@@ -31,7 +40,7 @@ func refusedApp(path, key string, log *bytes.Buffer, projected []string, handler
 	for _, name := range handlers {
 		app.Register(keyhold.Handler[nobody]{
 			Name: name, Categories: []string{"refused"}, StartFrom: keyhold.Oldest, New: func(string) nobody { return nobody{} },
-			On: keyhold.Behavior[nobody]{keyhold.On(func(nobody, keyhold.Context, refusedEvent) error { return nil })},
+			On: keyhold.Behavior[nobody]{keyhold.On(func(nobody, keyhold.Context, refusedEvent) error { log.ran <- "ran"; return nil })},
 		})
 	}
 	if projected != nil {
@@ -43,15 +52,17 @@ func refusedApp(path, key string, log *bytes.Buffer, projected []string, handler
 	return app
 }
 
-// lives starts an application, has it publish, and stops it.
-func lives(t *testing.T, app *keyhold.App) {
+// lives starts an application, has it publish, and stops it when a handler has run.
+func lives(t *testing.T, log *refusedLog, app *keyhold.App) {
 	t.Helper()
+	log.Reset()
 	if err := app.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := keyhold.Publish(t.Context(), app, refusedEvent{Client: "a", Other: "b"}); err != nil {
 		t.Fatal(err)
 	}
+	within(t, 20*time.Second, "a handler's run", log.ran)
 	if err := app.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +71,8 @@ func lives(t *testing.T, app *keyhold.App) {
 func TestARefusedStartLeavesTheRegistryAsItWas(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "refused.db")
-	log := new(bytes.Buffer)
-	lives(t, refusedApp(path, "client", log, []string{"refused"}, "bills"))
+	log := newRefusedLog()
+	lives(t, log, refusedApp(path, "client", log, []string{"refused"}, "bills"))
 	err := refusedApp(path, "client", log, []string{"refused", "further"}, "invoices").Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "set Version to 2") {
 		t.Fatalf("start: %v", err)
@@ -84,8 +95,8 @@ func TestARefusedStartDoesNotForgetThatTheProcessBeforeDied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, image := filepath.Join(dir, "refused.db"), filepath.Join(dir, "image.db")
-	log := new(bytes.Buffer)
-	lives(t, refusedApp(path, "client", log, nil, "bills"))
+	log := newRefusedLog()
+	lives(t, log, refusedApp(path, "client", log, nil, "bills"))
 	// What a process that dies leaves behind is what its files are while it runs.
 	store := sqlite.Open(path)
 	if _, err := store.Start(t.Context(), eventstore.StartOptions{Node: "test"}); err != nil {
@@ -110,13 +121,11 @@ func TestARefusedStartDoesNotForgetThatTheProcessBeforeDied(t *testing.T) {
 			t.Fatalf("start: %v", err)
 		}
 	}
-	log.Reset()
-	lives(t, refusedApp(image, "client", log, nil, "bills"))
+	lives(t, log, refusedApp(image, "client", log, nil, "bills"))
 	if !strings.Contains(log.String(), died) {
 		t.Errorf("the crash is forgotten:\n%s", log)
 	}
-	log.Reset()
-	lives(t, refusedApp(image, "client", log, nil, "bills"))
+	lives(t, log, refusedApp(image, "client", log, nil, "bills"))
 	if strings.Contains(log.String(), died) {
 		t.Errorf("a stop in good order is not believed:\n%s", log)
 	}
