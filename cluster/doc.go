@@ -11,7 +11,7 @@
 // A unit that is held by a node that does not rank first for it stays there until the first one asks, which it does once it has ranked first for a while: then the holder finishes
 // the event in hand and lets go. Moves are capped, so that a node that joins does not stop the others.
 //
-// Who the members are is said by the list in the broker, on which a node is while it beats, and by [Gossip], which is quicker, and there when the broker is not. Gossip only hints: alone it
+// Who the members are is said by the list in the broker, on which a node is while it beats, and by [transport.Gossip], which is quicker, and there when the broker is not. Gossip only hints: alone it
 // makes nobody lose a unit.
 //
 // Reading order: placement.go, contest.go, members.go, node.go, beat.go, hearing.go, scan.go, parts.go.

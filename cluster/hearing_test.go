@@ -11,6 +11,7 @@ import (
 	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/cluster/gossiptest"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
 
@@ -38,7 +39,7 @@ func inGossip(t *testing.T, run func(t *testing.T, w *world, network *gossiptest
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		network := &gossiptest.Net{}
-		w.gossip = func() cluster.Gossip { return network.Node() }
+		w.gossip = func() transport.Gossip { return network.Node() }
 		a, b, c := w.join("a"), w.join("b"), w.join("c")
 		pass(10 * time.Second)
 		agree(t, []string{"a", "b", "c"}, a, b, c)

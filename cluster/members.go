@@ -45,7 +45,7 @@ func (l *listed) read(members []transport.Member, now time.Time) {
 //   - who is heard is in, although it is not on the list: that may be gone.
 //
 // self, as it is now, is always among them.
-func (l *listed) joined(self transport.Member, heard []Heard, patience time.Duration) []transport.Member {
+func (l *listed) joined(self transport.Member, heard []transport.Heard, patience time.Duration) []transport.Member {
 	all := make(map[string]transport.Member, len(l.members)+len(heard))
 	for i := range l.members {
 		all[l.members[i].ID] = l.members[i]
@@ -54,9 +54,9 @@ func (l *listed) joined(self transport.Member, heard []Heard, patience time.Dura
 		h := &heard[i]
 		m, isListed := all[h.Member.ID]
 		switch {
-		case h.State == HeardLeft, h.State == HeardUnreachable && isListed && l.at.Sub(l.grown[m.ID].since) > patience:
+		case h.State == transport.HeardLeft, h.State == transport.HeardUnreachable && isListed && l.at.Sub(l.grown[m.ID].since) > patience:
 			delete(all, h.Member.ID)
-		case h.State == HeardUnreachable: // what it said before is no news
+		case h.State == transport.HeardUnreachable: // what it said before is no news
 		case isListed:
 			m.Draining, m.Apart = m.Draining || h.Member.Draining, m.Apart || h.Member.Apart
 			m.Address = cmp.Or(m.Address, h.Member.Address)

@@ -36,37 +36,37 @@ func TestMembersAreThoseOfTheListAndThoseHeardOf(t *testing.T) {
 	member := func(id string) transport.Member { return transport.Member{ID: id} }
 	draining := transport.Member{ID: "b", Draining: true}
 	apart := transport.Member{ID: "b", Apart: true}
-	heard := func(m transport.Member, s cluster.HeardState) []cluster.Heard {
-		return []cluster.Heard{{Member: m, State: s}}
+	heard := func(m transport.Member, s transport.HeardState) []transport.Heard {
+		return []transport.Heard{{Member: m, State: s}}
 	}
 	// beats of b, in the reads of the list, one a heartbeat; -1 = b is not on it, -2 = the broker does not answer
 	for _, c := range []struct {
 		name  string
 		beats []int64
 		list  transport.Member
-		heard []cluster.Heard
+		heard []transport.Heard
 		want  string
 	}{
 		{"on the list alone", []int64{1}, member("b"), nil, "a, b"},
-		{"on both", []int64{1}, member("b"), heard(member("b"), cluster.HeardAlive), "a, b"},
+		{"on both", []int64{1}, member("b"), heard(member("b"), transport.HeardAlive), "a, b"},
 		{"on neither", []int64{-1}, member("b"), nil, "a"},
-		{"heard alone: the list is gone", []int64{1, -1}, member("b"), heard(member("b"), cluster.HeardAlive), "a, b"},
-		{"heard alone, draining", []int64{-1}, member("b"), heard(draining, cluster.HeardAlive), "a, b draining"},
-		{"left, by gossip", []int64{1}, member("b"), heard(member("b"), cluster.HeardLeft), "a"},
-		{"left, off the list", []int64{-1}, member("b"), heard(member("b"), cluster.HeardLeft), "a"},
-		{"draining, by gossip", []int64{1}, member("b"), heard(draining, cluster.HeardAlive), "a, b draining"},
-		{"draining, by the list", []int64{1}, draining, heard(member("b"), cluster.HeardAlive), "a, b draining"},
-		{"apart, by gossip", []int64{1}, member("b"), heard(apart, cluster.HeardAlive), "a, b apart"},
-		{"apart, by the list", []int64{1}, apart, heard(member("b"), cluster.HeardAlive), "a, b apart"},
-		{"its address, by gossip", []int64{1}, member("b"), heard(transport.Member{ID: "b", Address: "x:1"}, cluster.HeardAlive), "a, b at x:1"},
-		{"unreachable, and beats", []int64{1, 2, 3, 4}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a, b"},
-		{"unreachable, two heartbeats without a beat", []int64{1, 1, 1}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a, b"},
-		{"unreachable, and longer without a beat", []int64{1, 1, 1, 1}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a"},
-		{"unreachable, and beats again", []int64{1, 1, 1, 1, 2}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a, b"},
-		{"alive, and without a beat", []int64{1, 1, 1, 1, 1}, member("b"), heard(member("b"), cluster.HeardAlive), "a, b"},
-		{"unreachable, and the broker away", []int64{1, -2, -2, -2, -2}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a, b"},
-		{"unreachable, off the list", []int64{1, -1}, member("b"), heard(member("b"), cluster.HeardUnreachable), "a"},
-		{"unreachable, and was draining before", []int64{1}, member("b"), heard(draining, cluster.HeardUnreachable), "a, b"},
+		{"heard alone: the list is gone", []int64{1, -1}, member("b"), heard(member("b"), transport.HeardAlive), "a, b"},
+		{"heard alone, draining", []int64{-1}, member("b"), heard(draining, transport.HeardAlive), "a, b draining"},
+		{"left, by gossip", []int64{1}, member("b"), heard(member("b"), transport.HeardLeft), "a"},
+		{"left, off the list", []int64{-1}, member("b"), heard(member("b"), transport.HeardLeft), "a"},
+		{"draining, by gossip", []int64{1}, member("b"), heard(draining, transport.HeardAlive), "a, b draining"},
+		{"draining, by the list", []int64{1}, draining, heard(member("b"), transport.HeardAlive), "a, b draining"},
+		{"apart, by gossip", []int64{1}, member("b"), heard(apart, transport.HeardAlive), "a, b apart"},
+		{"apart, by the list", []int64{1}, apart, heard(member("b"), transport.HeardAlive), "a, b apart"},
+		{"its address, by gossip", []int64{1}, member("b"), heard(transport.Member{ID: "b", Address: "x:1"}, transport.HeardAlive), "a, b at x:1"},
+		{"unreachable, and beats", []int64{1, 2, 3, 4}, member("b"), heard(member("b"), transport.HeardUnreachable), "a, b"},
+		{"unreachable, two heartbeats without a beat", []int64{1, 1, 1}, member("b"), heard(member("b"), transport.HeardUnreachable), "a, b"},
+		{"unreachable, and longer without a beat", []int64{1, 1, 1, 1}, member("b"), heard(member("b"), transport.HeardUnreachable), "a"},
+		{"unreachable, and beats again", []int64{1, 1, 1, 1, 2}, member("b"), heard(member("b"), transport.HeardUnreachable), "a, b"},
+		{"alive, and without a beat", []int64{1, 1, 1, 1, 1}, member("b"), heard(member("b"), transport.HeardAlive), "a, b"},
+		{"unreachable, and the broker away", []int64{1, -2, -2, -2, -2}, member("b"), heard(member("b"), transport.HeardUnreachable), "a, b"},
+		{"unreachable, off the list", []int64{1, -1}, member("b"), heard(member("b"), transport.HeardUnreachable), "a"},
+		{"unreachable, and was draining before", []int64{1}, member("b"), heard(draining, transport.HeardUnreachable), "a, b"},
 	} {
 		var l cluster.Listed
 		now := start

@@ -27,10 +27,10 @@ type Config struct {
 	Store    Raiser
 	Units    Units
 	Relay    Relay
-	Gossip   Gossip        // nil = members are those of the broker's list
-	Grace    time.Duration // that each rank waits longer; default a tenth of the port's heartbeat
-	Debounce time.Duration // that a node ranks first before it asks for a unit; default 1 s
-	Moves    int           // hand-overs in a second; default 50
+	Gossip   transport.Gossip // nil = members are those of the broker's list
+	Grace    time.Duration    // that each rank waits longer; default a tenth of the port's heartbeat
+	Debounce time.Duration    // that a node ranks first before it asks for a unit; default 1 s
+	Moves    int              // hand-overs in a second; default 50
 	// MaxPartitions is how many live keys of a category are worth a warning; default 10,000.
 	MaxPartitions int
 	Categories    []string // of which the keys are counted

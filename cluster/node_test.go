@@ -32,7 +32,7 @@ type world struct {
 	server *brokertest.Server
 	store  eventstore.Store
 	id     eventstore.Identity
-	gossip func() cluster.Gossip // nil = none
+	gossip func() transport.Gossip // nil = none
 	mu     struct {
 		sync.Mutex
 		relaying map[event.Part][]string // nodes that hold a part at this moment
@@ -91,7 +91,7 @@ func (w *world) join(name string) *fake {
 	if err := f.broker.Connect(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	var gossip cluster.Gossip
+	var gossip transport.Gossip
 	if w.gossip != nil {
 		gossip = w.gossip()
 	}

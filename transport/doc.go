@@ -10,6 +10,7 @@
 // before, is offered to each subscriber in the end.
 //
 // A [Broker] is a transport that several nodes share: it keeps streams, leases, and who has work.
+// Its nodes hear of one another by [Gossip], and ask one another by [Peers].
 //
-// Reading order: transport.go, node.go, capabilities.go, broker.go.
+// Reading order: transport.go, node.go, capabilities.go, broker.go, gossip.go, peer.go.
 package transport

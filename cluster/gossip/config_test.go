@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/cluster/gossip"
 	"github.com/keyhold/keyhold/transport"
 )
 
 func TestAllFaultsOfAConfigAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := gossip.New(gossip.Config{Bind: "0.0.0.0:7946", Preset: 9, Seeds: []string{"here"}, Keys: [][]byte{{1}}})
+	err := gossip.New(gossip.Config{Bind: "0.0.0.0:7946", Preset: 9, Seeds: []string{"here"}, Keys: [][]byte{{1}}}).Start(t.Context(), transport.Member{ID: "a", StoreID: "store"}, nil, nil)
 	for _, part := range []string{"Preset 9", "set Advertise", "Seeds[0]", "Keys[0] has 1 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
@@ -37,7 +36,7 @@ func TestAllFaultsOfAConfigAreReportedAtOnce(t *testing.T) {
 		{"no port", gossip.Config{Bind: "127.0.0.1:x"}, "is not a number"},
 		{"no address", gossip.Config{Bind: ":::"}, "is not an address"},
 	} {
-		_, err := gossip.New(c.cfg)
+		err := gossip.FaultOf(c.cfg)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -50,11 +49,8 @@ func TestOnRealSockets(t *testing.T) {
 	news := make(chan struct{}, 100)
 	start := func(id string, cfg gossip.Config) (*gossip.Gossip, error) {
 		cfg.Preset, cfg.Keys = gossip.Local, [][]byte{key(1)}
-		g, err := gossip.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = g.Start(t.Context(), transport.Member{ID: id, Node: id, StoreID: "store", Names: []string{"shipping"}}, nil, func() { news <- struct{}{} })
+		g := gossip.New(cfg)
+		err := g.Start(t.Context(), transport.Member{ID: id, Node: id, StoreID: "store", Names: []string{"shipping"}}, nil, func() { news <- struct{}{} })
 		if err == nil {
 			t.Cleanup(func() {
 				if err := g.Stop(context.WithoutCancel(t.Context())); err != nil {
@@ -74,7 +70,7 @@ func TestOnRealSockets(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	wait := func(g *gossip.Gossip, id string, state cluster.HeardState) {
+	wait := func(g *gossip.Gossip, id string, state transport.HeardState) {
 		t.Helper()
 		for {
 			if h := g.Heard(); len(h) == 1 && h[0].Member.ID == id && h[0].State == state {
@@ -87,8 +83,8 @@ func TestOnRealSockets(t *testing.T) {
 			}
 		}
 	}
-	wait(a, "b", cluster.HeardAlive)
-	wait(b, "a", cluster.HeardAlive)
+	wait(a, "b", transport.HeardAlive)
+	wait(b, "a", transport.HeardAlive)
 	if _, err := start("c", gossip.Config{Bind: a.Address()}); err == nil || !strings.Contains(err.Error(), "another process has it") {
 		t.Errorf("on a port that is taken: %v", err)
 	}
@@ -98,7 +94,7 @@ func TestOnRealSockets(t *testing.T) {
 	if err := b.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wait(a, "b", cluster.HeardLeft)
+	wait(a, "b", transport.HeardLeft)
 	if conn, err := net.Dial("tcp", a.Address()); err != nil {
 		t.Error(err)
 	} else if err := conn.Close(); err != nil {

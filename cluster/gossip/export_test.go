@@ -19,3 +19,6 @@ func Meta(m transport.Member) (text []byte, err error) {
 	text, _, err = encodeMeta(&m)
 	return text, err
 }
+
+// FaultOf is what Start would say of a configuration.
+func FaultOf(cfg Config) error { return New(cfg).fault }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/cluster/gossip"
 	"github.com/keyhold/keyhold/cluster/gossip/internal/simnet"
 	"github.com/keyhold/keyhold/transport"
@@ -110,7 +109,7 @@ func (c *crowd) whole(nodes ...*node) {
 func alive(x *node) []string {
 	var ids []string
 	for _, h := range x.Heard() {
-		if h.State == cluster.HeardAlive {
+		if h.State == transport.HeardAlive {
 			ids = append(ids, h.Member.ID)
 		}
 	}

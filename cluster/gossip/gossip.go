@@ -12,14 +12,14 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/transport"
 )
 
-// Gossip implements [cluster.Gossip]. All methods may be called concurrently.
+// Gossip implements [transport.Gossip]. All methods may be called concurrently.
 type Gossip struct {
 	cfg     Config
+	fault   error // of cfg: told by Start
 	timing  timing
 	keyring *memberlist.Keyring // nil without keys
 	logs    *logs
@@ -47,30 +47,33 @@ type Gossip struct {
 	}
 }
 
-var _ cluster.Gossip = (*Gossip)(nil)
+var _ transport.Gossip = (*Gossip)(nil)
 
-// New checks cfg, and reports all faults at once. It starts nothing.
-func New(cfg Config) (*Gossip, error) {
+// New makes one. It starts nothing; what is wrong with cfg is told by Start, all at once.
+func New(cfg Config) *Gossip {
 	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
 	g := &Gossip{cfg: cfg, logs: newLogs(cfg.Logger), news: make(chan struct{}, 1), ours: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+	if g.fault = cfg.check(); g.fault != nil {
+		return g
+	}
 	_, g.timing = cfg.Preset.settings()
 	if len(cfg.Keys) > 0 {
 		ring, err := memberlist.NewKeyring(cfg.Keys, cfg.Keys[0])
 		if err != nil {
-			return nil, fmt.Errorf("gossip: keys: %w", err)
+			g.fault = fmt.Errorf("gossip: keys: %w", err)
 		}
 		g.keyring = ring
 	}
-	return g, nil
+	return g
 }
 
-// Start implements [cluster.Gossip].
+// Start implements [transport.Gossip].
 func (g *Gossip) Start(ctx context.Context, self transport.Member, seeds func(ctx context.Context) []string, changed func()) error {
 	g.run.Lock()
 	defer g.run.Unlock()
+	if g.fault != nil {
+		return g.fault
+	}
 	if self.ID == "" || self.StoreID == "" {
 		return errors.New("gossip: start: a member needs its ID and its StoreID")
 	}
@@ -168,14 +171,14 @@ func (g *Gossip) open() error {
 	return nil
 }
 
-// Address implements [cluster.Gossip].
+// Address implements [transport.Gossip].
 func (g *Gossip) Address() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.address
 }
 
-// Update implements [cluster.Gossip].
+// Update implements [transport.Gossip].
 func (g *Gossip) Update(self transport.Member) {
 	self.Names = slices.Clone(self.Names)
 	text, sum, err := encodeMeta(&self)
@@ -199,8 +202,8 @@ func (g *Gossip) Update(self transport.Member) {
 	token(g.look)
 }
 
-// Heard implements [cluster.Gossip].
-func (g *Gossip) Heard() []cluster.Heard {
+// Heard implements [transport.Gossip].
+func (g *Gossip) Heard() []transport.Heard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mu.roster == nil {
@@ -236,7 +239,7 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 	return nil
 }
 
-// Stop implements [cluster.Gossip]. It is idempotent.
+// Stop implements [transport.Gossip]. It is idempotent.
 func (g *Gossip) Stop(ctx context.Context) error {
 	g.run.Lock()
 	defer g.run.Unlock()

@@ -11,10 +11,10 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/cluster/gossip"
 	"github.com/keyhold/keyhold/cluster/gossip/internal/simnet"
 	"github.com/keyhold/keyhold/cluster/gossiptest"
+	"github.com/keyhold/keyhold/transport"
 )
 
 // seedOf gives the seed of a test, which it prints: the network's chances come from it.
@@ -38,11 +38,7 @@ func address(n int) string { return fmt.Sprintf("10.0.%d.%d:7946", n/250, n%250+
 func build(t *testing.T, network *simnet.Net, n int, cfg gossip.Config) *gossip.Gossip {
 	t.Helper()
 	cfg.Bind, cfg.Insecure = address(n), true
-	g, err := gossip.New(gossip.On(cfg, func(bind netip.AddrPort) (memberlist.NodeAwareTransport, error) { return network.Listen(bind) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return gossip.New(gossip.On(cfg, func(bind netip.AddrPort) (memberlist.NodeAwareTransport, error) { return network.Listen(bind) }))
 }
 
 func testSuite(t *testing.T, preset gossip.Preset, faults simnet.Faults, soon, late time.Duration) {
@@ -51,11 +47,11 @@ func testSuite(t *testing.T, preset gossip.Preset, faults simnet.Faults, soon, l
 		network.Set(faults)
 		n := 0
 		return gossiptest.World{
-			Node: func() cluster.Gossip {
+			Node: func() transport.Gossip {
 				n++
 				return build(t, network, n, gossip.Config{Preset: preset, Logger: slog.New(slog.DiscardHandler)})
 			},
-			Vanish: func(g cluster.Gossip) {
+			Vanish: func(g transport.Gossip) {
 				at := g.Address()
 				network.Freeze(at, true)
 			},
@@ -80,8 +76,8 @@ func TestTheGossipInMemoryKeepsThem(t *testing.T) {
 	gossiptest.Run(t, func(*testing.T) gossiptest.World {
 		network := &gossiptest.Net{}
 		return gossiptest.World{
-			Node:   func() cluster.Gossip { return network.Node() },
-			Vanish: func(g cluster.Gossip) { g.(*gossiptest.Node).Vanish() },
+			Node:   func() transport.Gossip { return network.Node() },
+			Vanish: func(g transport.Gossip) { g.(*gossiptest.Node).Vanish() },
 			Soon:   time.Second, Late: time.Second,
 		}
 	})

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -24,7 +23,7 @@ type roster struct {
 type heard struct {
 	member transport.Member
 	sum    string
-	state  cluster.HeardState
+	state  transport.HeardState
 	since  time.Time // that it is in this state
 }
 
@@ -46,14 +45,14 @@ func (r *roster) alive(m transport.Member, sum string, now time.Time) {
 	if h == nil {
 		h = &heard{}
 		r.members[m.ID] = h
-	} else if h.state == cluster.HeardLeft {
+	} else if h.state == transport.HeardLeft {
 		return
 	}
 	if sumOf(m.Names) == sum {
 		r.lists[sum] = m.Names
 	}
-	if h.member.ID == "" || h.state != cluster.HeardAlive {
-		h.state, h.since = cluster.HeardAlive, now
+	if h.member.ID == "" || h.state != transport.HeardAlive {
+		h.state, h.since = transport.HeardAlive, now
 		r.version++
 	} else if h.sum != sum || !reflect.DeepEqual(h.member, m) {
 		r.version++
@@ -63,8 +62,8 @@ func (r *roster) alive(m transport.Member, sum string, now time.Time) {
 
 // lost: a member does not answer.
 func (r *roster) lost(id string, now time.Time) {
-	if h := r.members[id]; h != nil && h.state == cluster.HeardAlive {
-		h.state, h.since = cluster.HeardUnreachable, now
+	if h := r.members[id]; h != nil && h.state == transport.HeardAlive {
+		h.state, h.since = transport.HeardUnreachable, now
 		r.version++
 	}
 }
@@ -85,10 +84,10 @@ func (r *roster) left(id string, now time.Time) {
 	if h == nil { // it may still be told of by somebody who does not know
 		h = &heard{member: transport.Member{ID: id, StoreID: r.self.StoreID}}
 		r.members[id] = h
-	} else if h.state == cluster.HeardLeft {
+	} else if h.state == transport.HeardLeft {
 		return
 	}
-	h.state, h.since = cluster.HeardLeft, now
+	h.state, h.since = transport.HeardLeft, now
 	r.version++
 }
 
@@ -111,12 +110,12 @@ func (r *roster) forget(now time.Time) {
 	var gone []*heard
 	used := map[string]bool{r.sum: true}
 	for id, h := range r.members {
-		if h.state != cluster.HeardAlive && now.Sub(h.since) > remembered {
+		if h.state != transport.HeardAlive && now.Sub(h.since) > remembered {
 			delete(r.members, id)
 			continue
 		}
 		used[h.sum] = true
-		if h.state != cluster.HeardAlive {
+		if h.state != transport.HeardAlive {
 			gone = append(gone, h)
 		}
 	}
@@ -130,18 +129,18 @@ func (r *roster) forget(now time.Time) {
 }
 
 // heard gives all members whose names are known: of a member without them nobody could say what it runs.
-func (r *roster) heard() []cluster.Heard {
-	var all []cluster.Heard
+func (r *roster) heard() []transport.Heard {
+	var all []transport.Heard
 	for _, h := range r.members {
 		m := h.member
 		names, known := r.lists[h.sum]
-		if !known && h.state != cluster.HeardLeft {
+		if !known && h.state != transport.HeardLeft {
 			continue
 		}
 		m.Names = names
-		all = append(all, cluster.Heard{Member: m, State: h.state})
+		all = append(all, transport.Heard{Member: m, State: h.state})
 	}
-	slices.SortFunc(all, func(a, b cluster.Heard) int { return cmp.Compare(a.Member.ID, b.Member.ID) })
+	slices.SortFunc(all, func(a, b transport.Heard) int { return cmp.Compare(a.Member.ID, b.Member.ID) })
 	return all
 }
 
@@ -149,7 +148,7 @@ func (r *roster) heard() []cluster.Heard {
 func (r *roster) leavers() []string {
 	var ids []string
 	for id, h := range r.members {
-		if h.state == cluster.HeardLeft {
+		if h.state == transport.HeardLeft {
 			ids = append(ids, id)
 		}
 	}
@@ -161,14 +160,14 @@ func (r *roster) leavers() []string {
 func (r *roster) due(own string, seeds []string) (members, others []string) {
 	hear := map[string]bool{"": true, own: true}
 	for _, h := range r.members {
-		if h.state == cluster.HeardAlive {
+		if h.state == transport.HeardAlive {
 			hear[h.member.Gossip] = true
 		}
 	}
 	want := map[string]bool{}
 	for _, h := range r.members {
 		_, known := r.lists[h.sum]
-		if h.state == cluster.HeardUnreachable && !hear[h.member.Gossip] || h.state == cluster.HeardAlive && !known {
+		if h.state == transport.HeardUnreachable && !hear[h.member.Gossip] || h.state == transport.HeardAlive && !known {
 			want[h.member.Gossip] = true
 		}
 	}
@@ -187,7 +186,7 @@ func (r *roster) due(own string, seeds []string) (members, others []string) {
 func (r *roster) reached() []string {
 	var addresses []string
 	for _, h := range r.members {
-		if h.state == cluster.HeardAlive {
+		if h.state == transport.HeardAlive {
 			addresses = append(addresses, h.member.Gossip)
 		}
 	}

@@ -1,2 +1,2 @@
-// Package gossiptest has the suite that every [cluster.Gossip] passes, and one in memory, [Net], for tests of what uses it.
+// Package gossiptest has the suite that every [transport.Gossip] passes, and one in memory, [Net], for tests of what uses it.
 package gossiptest

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -23,14 +22,14 @@ type Net struct {
 	}
 }
 
-// Node implements [cluster.Gossip] on a [Net].
+// Node implements [transport.Gossip] on a [Net].
 type Node struct {
 	net     *Net
 	started bool
 	address string
 	self    transport.Member
 	changed func()
-	heard   map[string]cluster.Heard
+	heard   map[string]transport.Heard
 }
 
 // Node makes one that is not started.
@@ -57,12 +56,12 @@ func (n *Net) spread() (tell []func()) {
 				continue
 			}
 			was, known := x.heard[y.self.ID]
-			now := cluster.Heard{Member: y.self, State: cluster.HeardAlive}
+			now := transport.Heard{Member: y.self, State: transport.HeardAlive}
 			if n.mu.apart[[2]string{x.self.ID, y.self.ID}] {
 				if !known {
 					continue
 				}
-				now = cluster.Heard{Member: was.Member, State: cluster.HeardUnreachable}
+				now = transport.Heard{Member: was.Member, State: transport.HeardUnreachable}
 			}
 			if fmt.Sprint(was) != fmt.Sprint(now) || !known {
 				x.heard[y.self.ID], moved = now, true
@@ -81,7 +80,7 @@ func call(all []func()) {
 	}
 }
 
-// Start implements [cluster.Gossip].
+// Start implements [transport.Gossip].
 func (g *Node) Start(ctx context.Context, self transport.Member, _ func(context.Context) []string, changed func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (g *Node) Start(ctx context.Context, self transport.Member, _ func(context.
 		return errors.New("gossip: already started")
 	}
 	n.mu.last++
-	g.started, g.address, g.changed, g.heard = true, "node:"+strconv.Itoa(n.mu.last), changed, map[string]cluster.Heard{}
+	g.started, g.address, g.changed, g.heard = true, "node:"+strconv.Itoa(n.mu.last), changed, map[string]transport.Heard{}
 	g.take(self)
 	n.mu.nodes = append(n.mu.nodes, g)
 	tell := n.spread()
@@ -107,14 +106,14 @@ func (g *Node) take(self transport.Member) {
 	g.self = self
 }
 
-// Address implements [cluster.Gossip].
+// Address implements [transport.Gossip].
 func (g *Node) Address() string {
 	g.net.mu.Lock()
 	defer g.net.mu.Unlock()
 	return g.address
 }
 
-// Update implements [cluster.Gossip].
+// Update implements [transport.Gossip].
 func (g *Node) Update(self transport.Member) {
 	n := g.net
 	n.mu.Lock()
@@ -127,19 +126,19 @@ func (g *Node) Update(self transport.Member) {
 	call(tell)
 }
 
-// Heard implements [cluster.Gossip].
-func (g *Node) Heard() []cluster.Heard {
+// Heard implements [transport.Gossip].
+func (g *Node) Heard() []transport.Heard {
 	g.net.mu.Lock()
 	defer g.net.mu.Unlock()
-	var all []cluster.Heard
+	var all []transport.Heard
 	for _, h := range g.heard {
 		all = append(all, h)
 	}
-	slices.SortFunc(all, func(a, b cluster.Heard) int { return cmp.Compare(a.Member.ID, b.Member.ID) })
+	slices.SortFunc(all, func(a, b transport.Heard) int { return cmp.Compare(a.Member.ID, b.Member.ID) })
 	return all
 }
 
-// Stop implements [cluster.Gossip].
+// Stop implements [transport.Gossip].
 func (g *Node) Stop(context.Context) error { g.end(true); return nil }
 
 // Vanish ends it without a word.
@@ -157,9 +156,9 @@ func (g *Node) end(said bool) {
 			if !known {
 				continue
 			}
-			h.State = cluster.HeardUnreachable
+			h.State = transport.HeardUnreachable
 			if said && !n.mu.apart[[2]string{o.self.ID, g.self.ID}] {
-				h.State = cluster.HeardLeft
+				h.State = transport.HeardLeft
 			}
 			o.heard[g.self.ID] = h
 			tell = append(tell, o.changed)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -20,14 +19,14 @@ import (
 // World is where the gossip under test lives: made in a bubble of testing/synctest, so that its time is virtual.
 type World struct {
 	// Node makes a gossip that is not started.
-	Node func() cluster.Gossip
+	Node func() transport.Gossip
 	// Vanish ends a started one without a word, as if its process was killed.
-	Vanish func(g cluster.Gossip)
+	Vanish func(g transport.Gossip)
 	// Soon is the time in which everybody has heard of what somebody said; Late that in which everybody has noticed who does not answer.
 	Soon, Late time.Duration
 }
 
-// Run checks that the gossip of a world keeps the promises of [cluster.Gossip].
+// Run checks that the gossip of a world keeps the promises of [transport.Gossip].
 func Run(t *testing.T, world func(t *testing.T) World) {
 	for _, c := range checks {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -48,7 +47,7 @@ type suite struct {
 
 // peer is one gossip of a world.
 type peer struct {
-	cluster.Gossip
+	transport.Gossip
 	self  transport.Member
 	told  atomic.Int64
 	ended bool
@@ -107,9 +106,9 @@ func (s *suite) stopAll() {
 }
 
 // expect checks what a peer hears, by id and state.
-func (s *suite) expect(p *peer, want map[string]cluster.HeardState) {
+func (s *suite) expect(p *peer, want map[string]transport.HeardState) {
 	s.Helper()
-	got := map[string]cluster.HeardState{}
+	got := map[string]transport.HeardState{}
 	for _, h := range p.Heard() {
 		got[h.Member.ID] = h.State
 	}
@@ -118,7 +117,7 @@ func (s *suite) expect(p *peer, want map[string]cluster.HeardState) {
 	}
 }
 
-type states = map[string]cluster.HeardState
+type states = map[string]transport.HeardState
 
 var checks = []struct {
 	name string
@@ -132,10 +131,10 @@ var checks = []struct {
 		s.pass(s.Soon)
 		heard := a.Heard()
 		b.Wants, b.Gossip = nil, pb.Address()
-		if diff := cmp.Diff([]cluster.Heard{{Member: b, State: cluster.HeardAlive}}, heard); diff != "" {
+		if diff := cmp.Diff([]transport.Heard{{Member: b, State: transport.HeardAlive}}, heard); diff != "" {
 			s.Errorf("a hears (-want +got):\n%s", diff)
 		}
-		s.expect(pb, states{"a": cluster.HeardAlive})
+		s.expect(pb, states{"a": transport.HeardAlive})
 	}},
 	{"An address is there from Start to Stop", func(s *suite) {
 		g := s.Node()
@@ -195,10 +194,10 @@ var checks = []struct {
 		s.pass(s.Soon)
 		s.stop(b)
 		s.pass(s.Soon)
-		s.expect(a, states{"b": cluster.HeardLeft, "c": cluster.HeardAlive})
+		s.expect(a, states{"b": transport.HeardLeft, "c": transport.HeardAlive})
 		s.Vanish(c.Gossip)
 		s.pass(s.Late)
-		s.expect(a, states{"b": cluster.HeardLeft, "c": cluster.HeardUnreachable})
+		s.expect(a, states{"b": transport.HeardLeft, "c": transport.HeardUnreachable})
 	}},
 	{"Members of another application are not heard", func(s *suite) {
 		a := s.start(member("a"))
@@ -219,8 +218,8 @@ var checks = []struct {
 		}
 		b.ended = false
 		s.pass(s.Soon)
-		s.expect(a, states{"b": cluster.HeardLeft, "b2": cluster.HeardAlive})
-		if h := b.Heard(); len(h) == 0 || h[0].Member.ID != "a" || h[0].State != cluster.HeardAlive { // it may have heard of its earlier self
+		s.expect(a, states{"b": transport.HeardLeft, "b2": transport.HeardAlive})
+		if h := b.Heard(); len(h) == 0 || h[0].Member.ID != "a" || h[0].State != transport.HeardAlive { // it may have heard of its earlier self
 			s.Errorf("b2 hears %+v", h)
 		}
 	}},
@@ -240,7 +239,7 @@ var checks = []struct {
 				}
 			}
 		}
-		s.expect(a, states{"b": cluster.HeardAlive, "c": cluster.HeardAlive})
+		s.expect(a, states{"b": transport.HeardAlive, "c": transport.HeardAlive})
 		b.Names = append(slices.Clone(b.Names), "zebra")
 		p.Update(b)
 		s.pass(s.Soon)

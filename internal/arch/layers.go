@@ -51,10 +51,12 @@ var layers = []row{
 	{path: "transport/local", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "internal/lifecycle", "internal/signal", "internal/storelane"},
 		why: "delivers within one process; reads the store it is bound to"},
 	{path: "eventstore/postgres/...", layer: adapters, uses: []string{"event", "eventstore", "internal/lifecycle", "internal/signal"}, why: "the store of many nodes"},
-	{path: "transport/redis/...", layer: adapters, uses: []string{"event", "eventstore", "partitions/...", "transport", "proto/...", "internal/lifecycle", "internal/signal"},
-		why: "leases, streams and wakes on Redis; reads the store it is bound to for what a stream has lost"},
 	{path: "transport/grpc", layer: adapters, uses: []string{"event", "transport", "proto/...", "internal/lifecycle", "internal/signal"},
 		why: "the node service: nodes and clients ask one another over it"},
+	{path: "cluster/gossip/...", layer: adapters, uses: []string{"event", "transport", "internal/lifecycle", "internal/signal"},
+		why: "gossip on memberlist"},
+	{path: "cluster/gossip/internal/simnet", layer: adapters, kit: true, why: "a network that loses, delays, doubles and cuts, for tests of gossip"},
+	{path: "cluster/gossiptest", layer: adapters, kit: true, why: "suite that every gossip passes, and one in memory"},
 	{path: "internal/leases", layer: adapters, uses: []string{"event", "partitions/...", "internal/lifecycle", "internal/signal"},
 		why: "renews what a node holds, in batches; actors and parts share it"},
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
@@ -69,6 +71,8 @@ var layers = []row{
 	{path: "transport/peertest", layer: adapters, kit: true, why: "suite that every node service passes, and a network in memory on which things go wrong"},
 	{path: "transport/brokertest", layer: adapters, kit: true, why: "suite that every broker passes, and a broker in memory"},
 
+	{path: "transport/redis/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "transport/grpc", "cluster/gossip/...", "proto/...", "internal/lifecycle", "internal/signal"},
+		why: "leases, streams and wakes on Redis; reads the store it is bound to for what a stream has lost; brings along how its nodes reach one another, so it is above those adapters"},
 	{path: "actors/...", layer: behavior, uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "behaviors and their runtime; knows ports only, and nothing that relays"},
 
@@ -83,8 +87,6 @@ var layers = []row{
 		why: "process managers, on actors"},
 	{path: "cluster/...", layer: siblings, uses: []string{"event", "eventstore", "partitions/...", "transport", "actors/...", "internal/leases", "internal/lifecycle", "internal/signal"},
 		why: "membership and routing: implements what actors declares"},
-	{path: "cluster/gossip/internal/simnet", layer: siblings, kit: true, why: "a network that loses, delays, doubles and cuts, for tests of gossip"},
-	{path: "cluster/gossiptest", layer: siblings, kit: true, why: "suite that every gossip passes, and one in memory"},
 
 	{path: ".", layer: facade,
 		uses: []string{"event", "eventstore", "partitions/...", "transport", "codec/...", "actors/...", "admin", "projection", "outbox/...", "intake", "pm/...", "cluster/...", "internal/lifecycle", "internal/signal", "internal/past"},

@@ -19,7 +19,7 @@ var dependencies = []dependency{
 	{"github.com/redis/go-redis/v9", []string{"transport/redis/...", "internal/redisserver", "guarantees", "examples/orders/demo", "tests"}, "who does not use Redis does not link it"},
 	{"google.golang.org/grpc", []string{"transport/grpc"}, "who has one node, or nodes that do not ask one another, does not link it"},
 	{"google.golang.org/protobuf", []string{"codec/...", "proto/...", "transport/redis/...", "transport/grpc", "keyholdtest", "examples/orders/...", "tests"}, "wire types end at the wire; elsewhere messages are users' own events"},
-	{"github.com/hashicorp/memberlist", []string{"cluster/gossip/..."}, "who runs one node, or finds the others through the broker alone, does not link it"},
+	{"github.com/hashicorp/memberlist", []string{"cluster/gossip/..."}, "who runs one node does not link it; transport/redis brings it along"},
 	{"github.com/google/uuid", []string{"event", "codec/..."}, "ids are made in one place, and read in one"},
 	{"github.com/spf13/cobra", []string{"cmd/keyhold/...", "examples/orders/..."}, "who does not mount the operator's command does not link it"},
 	{"github.com/spf13/pflag", []string{"cmd/keyhold/command"}, "cobra's flags; only the command that defines them needs their type"},

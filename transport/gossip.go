@@ -1,21 +1,17 @@
-package cluster
+package transport
 
-import (
-	"context"
-
-	"github.com/keyhold/keyhold/transport"
-)
+import "context"
 
 // Gossip tells nodes of one another sooner than the list in the broker does, and while that is out of reach. It only hints: a node that is said to be gone may be there, and keeps
 // what it holds. All methods but Start and Stop never block, and may be called concurrently.
 type Gossip interface {
 	// Start listens, and joins whoever seeds names, again and again, so that a partition that healed merges without a restart. changed is called when Heard gives something else; it
 	// must not block.
-	Start(ctx context.Context, self transport.Member, seeds func(ctx context.Context) []string, changed func()) error
+	Start(ctx context.Context, self Member, seeds func(ctx context.Context) []string, changed func()) error
 	// Address is where others reach it, host:port; "" before Start.
 	Address() string
 	// Update spreads what has changed of this node.
-	Update(self transport.Member)
+	Update(self Member)
 	// Heard gives the members of this application that it has heard of, in order of id, this node not among them.
 	Heard() []Heard
 	// Stop leaves, so that others know at once, and closes.
@@ -24,7 +20,7 @@ type Gossip interface {
 
 // Heard is what gossip says of a member.
 type Heard struct {
-	Member transport.Member // without Wants
+	Member Member // without Wants
 	State  HeardState
 }
 
