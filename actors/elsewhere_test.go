@@ -56,6 +56,8 @@ func TestAnAskOfAnEntityThatAnotherNodeHasIsRefusedAtOnce(t *testing.T) {
 			if held.Unit != (event.Unit{Name: "account", Key: "a"}) || held.Most <= 0 || held.Most > leaseTTL || !strings.Contains(err.Error(), "another node has account/a") {
 				t.Errorf("%v", err)
 			}
+			same(t, "holder", a.id, held.Holder)
+			same(t, "generation", event.Generation(a.port.generated.Load()), held.Generation)
 		}
 		if time.Since(began) != 0 {
 			t.Errorf("after %s", time.Since(began))

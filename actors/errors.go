@@ -126,6 +126,9 @@ func Retryable(err error) bool {
 type HeldError struct {
 	Unit event.Unit
 	Most time.Duration // that its lease lasts, unless it is renewed
+	// Holder is that node, as members are known by their ids, and Generation that of its lease; "" and 0 = not known.
+	Holder     string
+	Generation event.Generation
 }
 
 func (e *HeldError) Error() string {

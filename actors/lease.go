@@ -172,7 +172,7 @@ func (u *unit) noteRest(e *partitions.Idle) {
 	others := &u.run.rt.cfg.Others
 	switch {
 	case e.Held > 0:
-		u.refuse(u.heldError(e.Held), false)
+		u.refuse(u.heldError(e), false)
 		observe2(u.run.rt.cfg.Observer.LeaseRefused, u.id, e.Held)
 		if !u.drained && others.Held != nil {
 			others.Held(u.id, e.Held)
@@ -207,9 +207,9 @@ func (r *running) tryAgain(id event.Unit, after time.Duration) {
 }
 
 // heldError tells of a unit that is not to be had for a while.
-func (u *unit) heldError(most time.Duration) error {
+func (u *unit) heldError(e *partitions.Idle) error {
 	if u.forgot {
 		return errors.Join(ErrUnavailable, errForgot)
 	}
-	return &HeldError{Unit: u.id, Most: most}
+	return &HeldError{Unit: u.id, Most: e.Held, Holder: e.Holder, Generation: e.HeldAt}
 }

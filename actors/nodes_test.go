@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,7 @@ type nodes struct {
 	mu     struct {
 		sync.Mutex
 		passed time.Duration // of the broker's clock
+		joined int
 		all    []*node
 	}
 }
@@ -74,6 +76,7 @@ func (w *nodes) committed(_ context.Context, tails []event.Tail) error {
 // node is one of them.
 type node struct {
 	*bundle
+	id         string // of the owner
 	port       *nodePort
 	subscribed []subscribed
 }
@@ -96,6 +99,10 @@ func (w *nodes) joinOn(t *testing.T, plan faulty.Plan, definitions []actors.Defi
 	if _, err := n.store.Start(t.Context(), eventstore.StartOptions{Relayed: true}); err != nil {
 		t.Fatal(err)
 	}
+	w.mu.Lock()
+	w.mu.joined++
+	n.id = strconv.Itoa(w.mu.joined)
+	w.mu.Unlock()
 	n.port = &nodePort{Port: w.broker.Port(), nodes: w, records: mem, acked: map[event.LaneRef]event.Sequence{}}
 	for _, d := range definitions {
 		for _, c := range d.Describe().Categories {

@@ -277,7 +277,7 @@ func (u *unit) restError(e *partitions.Idle) error {
 	case u.drained:
 		return u.leaving
 	case e.Held > 0:
-		return u.heldError(e.Held)
+		return u.heldError(e)
 	case e.Unfit:
 		return errors.Join(ErrUnavailable, u.trouble)
 	}

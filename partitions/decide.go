@@ -90,8 +90,8 @@ func (m *Machine) rest() {
 		m.halt, m.paused, m.newer, m.unread = nil, false, false, true
 	}
 	because := m.stopped(PhaseIdle)
-	m.eff.idle = Idle{Because: because, Unread: m.unread && because == PhaseIdle, Held: m.elsewhere, Unfit: m.unfit && !m.draining}
-	m.elsewhere, m.unfit = 0, false
+	m.eff.idle = Idle{Because: because, Unread: m.unread && because == PhaseIdle, Held: m.elsewhere, Holder: m.holder, HeldAt: m.heldAt, Unfit: m.unfit && !m.draining}
+	m.elsewhere, m.holder, m.heldAt, m.unfit = 0, "", 0, false
 	m.resting, m.draining, m.hurry = true, false, false
 	m.unread, m.woken, m.demand, m.acted, m.served, m.again = false, false, false, false, false, 0
 	m.emit(&m.eff.idle)

@@ -161,6 +161,9 @@ type (
 		// Held: another owner has the unit, for so long at most, or the port forgot and grants nothing before; 0 = neither. What was wanted of
 		// the unit is forgotten: whoever waits is to be told, and whoever knows the other nodes says when it is worth another try.
 		Held time.Duration
+		// Holder is the other owner, and HeldAt the generation of its lease, as [Acquired] names them; "" and 0 = not known, or nobody.
+		Holder string
+		HeldAt event.Generation
 		// Unfit: the unit could not be recovered here and was given back. The same goes, and other nodes should have their turn first.
 		Unfit bool
 	}

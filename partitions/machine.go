@@ -29,8 +29,10 @@ type Machine struct {
 	based    bool             // likewise, and base is known
 	untold   bool             // an answer to Acquire is lost, which may have said that it was left unclean
 	unfit    bool             // the last recovery failed: another node may have more luck
-	// elsewhere is for how long the unit is not to be had; 0 = it may be
+	// elsewhere is for how long the unit is not to be had; 0 = it may be. If another has it, who that is, and at which generation, may be known.
 	elsewhere time.Duration
+	holder    string
+	heldAt    event.Generation
 
 	// What is wanted.
 	unread     bool // there may be something to read

@@ -55,9 +55,13 @@ type Acquired struct {
 	Granted    bool
 	Generation event.Generation // when granted
 	Unclean    bool             // the last owner did not release it: its first event is a suspect
-	HeldFor    time.Duration    // when not granted: what is left of the other owner's lease
+	// When not granted: what is left of the other owner's lease, who that is (as a transport.Membership names it), and the generation of the lease. A Holder of ""
+	// is not known, and neither is its generation then.
+	HeldFor time.Duration
+	Holder  string
+	HeldAt  event.Generation
 	// Forgot, when not granted: the port lost its memory, ask again after one TTL. This goes for units that were never raised
-	// as well: an earlier grant may still be on its way to its owner.
+	// as well: an earlier grant may still be on its way to its owner. It names nobody.
 	Forgot bool
 }
 

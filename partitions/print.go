@@ -182,6 +182,9 @@ func (e *Idle) String() string {
 	if e.Held > 0 {
 		s += ", not to be had for " + e.Held.String()
 	}
+	if e.Holder != "" {
+		s += ", held " + heldBy(e.Holder, e.HeldAt)
+	}
 	if e.Unfit {
 		s += ", unfit"
 	}
@@ -189,6 +192,13 @@ func (e *Idle) String() string {
 		s += ", unread"
 	}
 	return s
+}
+
+func heldBy(holder string, at event.Generation) string {
+	if holder == "" {
+		return ""
+	}
+	return fmt.Sprintf("by %s at %d", holder, at)
 }
 
 func (f *Failure) String() string {

@@ -227,13 +227,17 @@ func (s *script) input(d *datadriven.TestData) partitions.Input {
 	return nil
 }
 
-// acquired 6 [unclean] | acquired held=10s | acquired forgot | acquired failed error=...
+// acquired 6 [unclean] | acquired held=10s [by=B] [at=7] | acquired forgot | acquired failed error=...
 func (s *script) acquired(d *datadriven.TestData) partitions.AcquireDone {
 	in := partitions.AcquireDone{Outcome: s.outcome(d), Err: s.err(d)}
 	for _, a := range d.CmdArgs {
 		switch {
 		case a.Key == "held":
 			in.HeldFor = s.duration(a.Vals[0])
+		case a.Key == "by":
+			in.Holder = a.Vals[0]
+		case a.Key == "at":
+			in.HeldAt = event.Generation(s.number(a.Vals[0]))
 		case a.Key == "forgot":
 			in.Forgot = true
 		case a.Key == "unclean":

@@ -207,19 +207,19 @@ func (m *Machine) acquireDone(in AcquireDone) {
 			m.checkDeadline()
 		}
 	case in.Forgot:
-		m.notToBeHad(NoteForgot, m.cfg.TTL)
+		m.notToBeHad(NoteForgot, m.cfg.TTL, "", 0)
 	default:
-		m.notToBeHad(NoteHeld, in.HeldFor)
+		m.notToBeHad(NoteHeld, in.HeldFor, in.Holder, in.HeldAt)
 	}
 }
 
 // notToBeHad notes that the unit cannot be acquired for a while. Whoever competes for it without knowing who else does would do so for
 // nothing: when it is worth another try is for those to say who know the others.
-func (m *Machine) notToBeHad(why NoteKind, d time.Duration) {
+func (m *Machine) notToBeHad(why NoteKind, d time.Duration, holder string, at event.Generation) {
 	m.own, m.lost, m.untold = none, "", false
-	m.elsewhere = max(d, time.Millisecond)
+	m.elsewhere, m.holder, m.heldAt = max(d, time.Millisecond), holder, at
 	m.halt, m.paused, m.newer = nil, false, false // the other owner knows better
-	m.note(Note{Kind: why, Again: m.now.Add(m.elsewhere)})
+	m.note(Note{Kind: why, Again: m.now.Add(m.elsewhere), Why: heldBy(holder, at)})
 }
 
 func (m *Machine) recoverDone(in RecoverDone) {

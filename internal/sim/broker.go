@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strconv"
+
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/partitions"
 )
@@ -126,7 +128,7 @@ func (w *world) acquire(u *unit, owner int, floor event.Generation) partitions.A
 		// To units that were never raised as well: the answer to an acquisition from before may still be on its way.
 		return partitions.Acquired{Forgot: true}
 	case w.leased(u) && u.owner != owner:
-		return partitions.Acquired{HeldFor: duration(u.until - w.now)}
+		return partitions.Acquired{HeldFor: duration(u.until - w.now), Holder: strconv.Itoa(u.owner), HeldAt: u.gen}
 	}
 	unclean := !u.clean && u.owner != owner
 	u.counter = max(u.counter, floor) + 1

@@ -50,7 +50,7 @@ func NewBroker(traits partitions.Traits) *Broker {
 	return b
 }
 
-// Port gives the port of a new owner.
+// Port gives the port of a new owner. The owners are 1, 2, 3, as they come.
 func (b *Broker) Port() partitions.Port {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *brokerPort) Acquire(ctx context.Context, u event.Unit, floor event.Gene
 	}
 	l := p.unit(u)
 	if l.owner != 0 && l.owner != p.owner && p.mu.now < l.until {
-		return partitions.Acquired{HeldFor: l.until - p.mu.now}, nil
+		return partitions.Acquired{HeldFor: l.until - p.mu.now, Holder: strconv.Itoa(l.owner), HeldAt: l.generation}, nil
 	}
 	unclean := l.unclean && l.owner != p.owner
 	l.owner, l.generation, l.until, l.unclean = p.owner, max(l.generation, floor)+1, p.mu.now+p.traits.TTL, true

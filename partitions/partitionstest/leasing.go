@@ -28,6 +28,9 @@ func heldAgainstOthers(s *suite) {
 	if got.Forgot || got.HeldFor <= 0 || got.HeldFor > s.traits.TTL {
 		s.Errorf("got %+v, want what is left of %v", got, s.traits.TTL)
 	}
+	if got.Holder == "" || got.Holder != s.Owner || got.HeldAt != h.Generation {
+		s.Errorf("got %+v, want it held by %q at %d", got, s.Owner, h.Generation)
+	}
 	if err := s.port.Renew(s.Context(), []partitions.Held{h})[0]; err != nil {
 		s.Errorf("the holder: %v", err)
 	}
@@ -167,8 +170,8 @@ func forgot(s *suite) {
 		_, err := s.port.Fetch(s.Context(), h, []event.Position{at(orders, 0)}, 1)
 		return err
 	}())
-	if got := s.refused(other, shipping, h.Generation); !got.Forgot {
-		s.Errorf("got %+v, want Forgot", got)
+	if got := s.refused(other, shipping, h.Generation); !got.Forgot || got.Holder != "" || got.HeldAt != 0 {
+		s.Errorf("got %+v, want Forgot, and nobody named", got)
 	}
 	s.Pass(s.T, s.traits.TTL/2)
 	s.refused(other, shipping, h.Generation)
@@ -185,8 +188,8 @@ func forgotPart(s *suite) {
 	other := s.Other(s.T)
 	s.Forget(s.T)
 	s.leaseFenced(s.port, h)
-	if got := s.refused(other, s.unit, h.Generation); !got.Forgot {
-		s.Errorf("got %+v, want Forgot", got)
+	if got := s.refused(other, s.unit, h.Generation); !got.Forgot || got.Holder != "" || got.HeldAt != 0 {
+		s.Errorf("got %+v, want Forgot, and nobody named", got)
 	}
 	s.Pass(s.T, s.traits.TTL+time.Millisecond)
 	if mine := s.acquire(other, s.unit, h.Generation); mine.Generation <= h.Generation {

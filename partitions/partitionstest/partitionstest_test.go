@@ -52,6 +52,7 @@ func TestBroker(t *testing.T) {
 		b := partitionstest.NewBroker(partitions.Traits{TTL: 15 * time.Second, Heartbeat: 3 * time.Second, Margin: 3 * time.Second})
 		return partitionstest.Harness{
 			Port:   b.Port(),
+			Owner:  "1",
 			Append: func(_ *testing.T, lane event.LaneRef, n int) { b.Append(lane, n, "order.placed") },
 			Purge:  func(_ *testing.T, lane event.LaneRef, seq event.Sequence) { b.Purge(lane, seq) },
 			Other:  func(*testing.T) partitions.Port { return b.Port() },

@@ -15,6 +15,8 @@ import (
 type Harness struct {
 	// Port is that of one owner, started.
 	Port partitions.Port
+	// Owner is how others are told of that owner. Only where units are leased.
+	Owner string
 	// Append commits n records to a lane, and returns when the port can see them.
 	Append func(t *testing.T, lane event.LaneRef, n int)
 	// Purge takes the records of a lane up to seq away from everywhere the port looks. nil: the port's world loses nothing.

@@ -79,7 +79,8 @@ func TestPortInMemory(t *testing.T) {
 		}
 		b := node()
 		return partitionstest.Harness{
-			Port: b.Port(),
+			Port:  b.Port(),
+			Owner: b.OwnerID(),
 			Append: func(t *testing.T, lane event.LaneRef, n int) {
 				all := store.lanes[lane]
 				for range n {

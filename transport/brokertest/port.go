@@ -55,7 +55,7 @@ func (p *port) Acquire(ctx context.Context, u event.Unit, floor event.Generation
 		}
 		l := p.unit(u)
 		if l.owner != "" && l.owner != owner && now < l.until {
-			got.HeldFor = l.until - now
+			got.HeldFor, got.Holder, got.HeldAt = l.until-now, l.owner, l.generation
 			return nil
 		}
 		got = partitions.Acquired{Granted: true, Generation: max(l.generation, floor) + 1, Unclean: l.unclean && l.owner != owner}

@@ -162,7 +162,7 @@ var unitWork = []check{
 		u := event.Part(7).Unit()
 		h := s.acquire(s.Broker, u)
 		got, err := s.other().Port().Acquire(s.Context(), u, 0)
-		if err != nil || got.Granted || got.HeldFor <= 0 {
+		if err != nil || got.Granted || got.HeldFor <= 0 || got.Holder != s.Broker.OwnerID() || got.HeldAt != h.Generation {
 			s.Errorf("got %+v, %v; want it held", got, err)
 		}
 		s.each("renew", s.Broker.Port().Renew(s.Context(), []partitions.Held{h}), nil)

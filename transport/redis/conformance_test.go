@@ -20,7 +20,8 @@ func TestPort(t *testing.T) {
 			partitionstest.Run(t, func(t *testing.T) partitionstest.Harness {
 				w, node := newWorld(t, server, Config{})
 				return partitionstest.Harness{
-					Port: node.Port(),
+					Port:  node.Port(),
+					Owner: node.OwnerID(),
 					Append: func(t *testing.T, lane event.LaneRef, n int) {
 						t.Helper()
 						w.publish(lane, n, "shipping", "billing")

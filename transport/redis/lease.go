@@ -37,9 +37,17 @@ func (p *port) Acquire(ctx context.Context, u event.Unit, floor event.Generation
 	case "forgot":
 		return partitions.Acquired{Forgot: true}, nil
 	case "held":
-		if left, ok := integer(at(answer, 1)); ok {
-			return partitions.Acquired{HeldFor: max(time.Duration(left), 1) * time.Millisecond}, nil
+		left, ok := integer(at(answer, 1))
+		holder, named := at(answer, 2).(string)
+		text, counted := at(answer, 3).(string)
+		if !ok || !named || !counted {
+			break
 		}
+		got := partitions.Acquired{HeldFor: max(time.Duration(left), 1) * time.Millisecond}
+		if generation, err := strconv.ParseUint(text, 10, 64); err == nil && holder != "" { // who writes leases by hand may write anything
+			got.Holder, got.HeldAt = holder, event.Generation(generation)
+		}
+		return got, nil
 	case "granted":
 		text, _ := at(answer, 1).(string)
 		unclean, ok := integer(at(answer, 2))

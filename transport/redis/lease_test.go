@@ -15,6 +15,29 @@ import (
 	"github.com/keyhold/keyhold/partitions"
 )
 
+// TestALeaseWrittenByHandIsTolerated: whoever holds it is named if the lease says so.
+func TestALeaseWrittenByHandIsTolerated(t *testing.T) {
+	t.Parallel()
+	w, node := setup(t)
+	for lease, want := range map[string]partitions.Acquired{
+		"worker-7:1":                       {Holder: "worker-7", HeldAt: 1},
+		"a:b:7":                            {Holder: "a:b", HeldAt: 7},
+		"worker-7":                         {},
+		":7":                               {},
+		"":                                 {},
+		"worker-7:18446744073709551616000": {},
+	} {
+		w.do("set", w.lease(shipping), lease, "px", 10_000)
+		got, err := node.Port().Acquire(t.Context(), shipping, 0)
+		if left := got.HeldFor; left <= 0 || left > 10*time.Second {
+			t.Errorf("%q: held for %s", lease, left)
+		}
+		if got.HeldFor = 0; got != want || err != nil {
+			t.Errorf("%q: got %+v, %v, want %+v", lease, got, err, want)
+		}
+	}
+}
+
 func TestFreshRedisGrantsNothingForOneTTL(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)

@@ -11,7 +11,8 @@
 -- ARGV    1: birth key (in a Cluster: of the server's own, in another slot), 2: TTL in milliseconds, 3: owner, 4: births before which no lease of these units was granted, one in a
 --         line, 5: how long, in milliseconds, a generation is kept from now on; then, for each unit, the floor, and of a part its field of the hash, else ''
 -- Result  {'forgot', ms until something is granted, or -1: there is no valid birth key}, or
---         {'ok', answer for each unit}: {'granted', generation, 1 if the last owner was another one and did not release, else 0}, {'held', ms left}, {'error', text}
+--         {'ok', answer for each unit}: {'granted', generation, 1 if the last owner was another one and did not release, else 0}, {'held', ms left,
+--         who has it, '' if the lease does not say, generation of the lease}, {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units)
 local birth = redis.call('GET', ARGV[1]) or ''
@@ -43,7 +44,7 @@ local function take(lease, counter, floor)
   local holder = redis.call('GET', lease)
   local has, at = string.match(holder or '', '^(.*):(%d+)$')
   if holder and has ~= owner then
-    return {'held', redis.call('PTTL', lease)}
+    return {'held', redis.call('PTTL', lease), has or '', at or '0'}
   end
   local last, by = string.match(redis.call('GET', counter) or '', '^(%d+) (.+)$')
   local generation = above(last or 0, at or 0, floor)
@@ -56,7 +57,7 @@ end
 local function takePart(hash, field, floor)
   local last, by, till = string.match(redis.call('HGET', hash, field) or '', '^(%d+) (%S+) ?(%d*)$')
   if by and by ~= owner and (tonumber(till) or 0) > now then
-    return {'held', tonumber(till) - now}
+    return {'held', tonumber(till) - now, by, last}
   end
   local generation = above(last or 0, floor)
   redis.call('PEXPIRE', hash, keep) -- first, as above
