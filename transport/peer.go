@@ -95,7 +95,8 @@ const (
 	PeerRetry          PeerCode = "retry"           // likewise, marked as worth another attempt
 	PeerNotOwner       PeerCode = "not owner"       // Owner has it, or ranks first for it; nothing was done
 	PeerUnavailable    PeerCode = "unavailable"     // nobody can be asked now: lease lost, store out of reach, node not reached
-	PeerMailboxFull    PeerCode = "mailbox full"    // of the entity, or of the link: nothing was done
+	PeerMailboxFull    PeerCode = "mailbox full"    // of the entity; nothing was done
+	PeerBusy           PeerCode = "busy"            // the node, or the link to it, has as many calls inside as it takes; nothing was done
 	PeerStopping       PeerCode = "stopping"        // the node goes; nothing was done
 	PeerUnknownKind    PeerCode = "unknown kind"    // no such entities there
 	PeerUnknownType    PeerCode = "unknown type"    // the node does not know the message: another program

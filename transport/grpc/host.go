@@ -121,7 +121,7 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	if counted {
 		caller := callerOf(ctx)
 		if !h.room.enter(caller) {
-			return fail(transport.PeerMailboxFull, false, "node %s has as many asks inside as it takes, or as are this caller's share (MaxInside %d)", h.run.address, h.room.most)
+			return fail(transport.PeerBusy, false, "node %s has as many asks inside as it takes, or as are this caller's share (MaxInside %d)", h.run.address, h.room.most)
 		}
 		defer h.room.leave(caller)
 	}

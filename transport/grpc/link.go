@@ -86,7 +86,7 @@ func (r *run) enter(address string) (*link, error) {
 		r.links.by[address] = l
 	}
 	if l.inside >= r.config.MaxInside {
-		return nil, &transport.PeerError{Code: transport.PeerMailboxFull, Text: "as many calls as MaxInside allows wait for node " + address}
+		return nil, &transport.PeerError{Code: transport.PeerBusy, Text: "as many calls as MaxInside allows wait for node " + address}
 	}
 	l.inside++
 	return l, nil

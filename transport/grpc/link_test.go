@@ -164,7 +164,7 @@ func TestALinkTakesNoMoreThanItsBound(t *testing.T) {
 	one, two := asking(limit(t), a, b.Address()), asking(limit(t), a, b.Address())
 	within(t, "an ask inside", h.inside)
 	within(t, "another", h.inside)
-	fails(t, within(t, "the third", asking(limit(t), a, b.Address())), transport.PeerMailboxFull, false)
+	fails(t, within(t, "the third", asking(limit(t), a, b.Address())), transport.PeerBusy, false)
 	close(h.let)
 	for _, got := range []<-chan error{one, two} {
 		if err := within(t, "the answer", got); err != nil {
@@ -186,10 +186,10 @@ func TestOneCallerDoesNotKeepOutTheOthers(t *testing.T) {
 	for range 6 {
 		ask(greedy)
 	}
-	fails(t, within(t, "one more of the greedy", asking(limit(t), greedy, b.Address())), transport.PeerMailboxFull, false)
+	fails(t, within(t, "one more of the greedy", asking(limit(t), greedy, b.Address())), transport.PeerBusy, false)
 	ask(modest)
 	ask(modest)
-	fails(t, within(t, "one more than there is room for", asking(limit(t), modest, b.Address())), transport.PeerMailboxFull, false)
+	fails(t, within(t, "one more than there is room for", asking(limit(t), modest, b.Address())), transport.PeerBusy, false)
 	close(h.let)
 	for _, got := range asked {
 		if err := within(t, "the answer", got); err != nil {

@@ -20,7 +20,8 @@ var peerCodes = []transport.PeerCode{nodev1.Code_CODE_REJECTED: transport.PeerRe
 	nodev1.Code_CODE_RETRY: transport.PeerRetry, nodev1.Code_CODE_NOT_OWNER: transport.PeerNotOwner, nodev1.Code_CODE_UNAVAILABLE: transport.PeerUnavailable,
 	nodev1.Code_CODE_MAILBOX_FULL: transport.PeerMailboxFull, nodev1.Code_CODE_STOPPING: transport.PeerStopping, nodev1.Code_CODE_UNKNOWN_KIND: transport.PeerUnknownKind,
 	nodev1.Code_CODE_UNKNOWN_TYPE: transport.PeerUnknownType, nodev1.Code_CODE_UNKNOWN_COMMAND: transport.PeerUnknownCommand, nodev1.Code_CODE_TOO_LARGE: transport.PeerTooLarge,
-	nodev1.Code_CODE_BAD: transport.PeerBad, nodev1.Code_CODE_CYCLE: transport.PeerCycle, nodev1.Code_CODE_ENDED: transport.PeerEnded, nodev1.Code_CODE_DENIED: transport.PeerDenied}
+	nodev1.Code_CODE_BAD: transport.PeerBad, nodev1.Code_CODE_CYCLE: transport.PeerCycle, nodev1.Code_CODE_ENDED: transport.PeerEnded, nodev1.Code_CODE_DENIED: transport.PeerDenied,
+	nodev1.Code_CODE_BUSY: transport.PeerBusy}
 
 var encodings = []event.Encoding{nodev1.Encoding_ENCODING_UNSPECIFIED: "", nodev1.Encoding_ENCODING_JSON: event.JSON, nodev1.Encoding_ENCODING_PROTO: event.Proto}
 
@@ -137,7 +138,7 @@ func fromFailure(f *nodev1.Failure) error {
 
 func toMember(m transport.Member) *nodev1.Member {
 	out := &nodev1.Member{Id: m.ID, Node: m.Node, Pid: int64(m.PID), StoreId: m.StoreID, Start: uint64(m.Start), Names: m.Names, Draining: m.Draining, Weight: int64(m.Weight),
-		Address: m.Address, Gossip: m.Gossip, Version: m.Version, Apart: m.Apart, Wants: toUnits(m.Wants)}
+		Address: m.Address, Gossip: m.Gossip, Version: m.Version, Apart: m.Apart, Wants: toUnits(m.Wants), Beats: m.Beats}
 	if !m.Since.IsZero() {
 		out.Since = timestamppb.New(m.Since)
 	}
@@ -150,7 +151,8 @@ func fromMember(m *nodev1.Member) transport.Member {
 		since = m.Since.AsTime()
 	}
 	return transport.Member{ID: m.GetId(), Node: m.GetNode(), PID: int(m.GetPid()), StoreID: m.GetStoreId(), Start: event.Generation(m.GetStart()), Names: m.GetNames(),
-		Draining: m.GetDraining(), Weight: int(m.GetWeight()), Since: since, Address: m.GetAddress(), Gossip: m.GetGossip(), Version: m.GetVersion(), Apart: m.GetApart(), Wants: fromUnits(m.GetWants())}
+		Draining: m.GetDraining(), Weight: int(m.GetWeight()), Since: since, Address: m.GetAddress(), Gossip: m.GetGossip(), Version: m.GetVersion(), Apart: m.GetApart(), Wants: fromUnits(m.GetWants()),
+		Beats: m.GetBeats()}
 }
 
 func toStatus(s transport.PeerStatus) *nodev1.StatusResponse {

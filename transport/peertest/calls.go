@@ -48,7 +48,7 @@ var calls = []check{
 	}},
 	{"The status arrives with all members", func(s *suite) {
 		m := transport.Member{ID: "1", Node: "n", PID: 2, StoreID: "s", Start: 3, Names: []string{"a", "b"}, Draining: true, Weight: 4, Since: time.Unix(5, 6).UTC(), Address: "h:1", Gossip: "h:2",
-			Version: "v", Apart: true, Wants: []event.Unit{{Name: "w", Key: "k"}}}
+			Version: "v", Apart: true, Wants: []event.Unit{{Name: "w", Key: "k"}}, Beats: 8}
 		status := transport.PeerStatus{Member: m, Members: []transport.Member{m, {ID: "2"}}, Ready: "no store"}
 		b := s.start(Limits{}, &service{status: func(context.Context) (transport.PeerStatus, error) { return status, nil }})
 		got, err := s.start(Limits{}, nil).Status(s.context(), b.Address())
@@ -131,7 +131,7 @@ var failures = []check{
 	{"Each error arrives with all that it says", func(s *suite) {
 		codes := []transport.PeerCode{transport.PeerRejected, transport.PeerFailed, transport.PeerPoison, transport.PeerRetry, transport.PeerNotOwner, transport.PeerUnavailable,
 			transport.PeerMailboxFull, transport.PeerStopping, transport.PeerUnknownKind, transport.PeerUnknownType, transport.PeerUnknownCommand, transport.PeerTooLarge, transport.PeerBad,
-			transport.PeerCycle, transport.PeerEnded, transport.PeerDenied}
+			transport.PeerCycle, transport.PeerEnded, transport.PeerDenied, transport.PeerBusy}
 		var fail transport.PeerError
 		b := s.start(Limits{}, &service{ask: func(context.Context, transport.PeerAsk) (transport.PeerReply, error) {
 			e := fail

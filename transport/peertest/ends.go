@@ -54,8 +54,8 @@ var limits = []check{
 		}
 		a := s.start(Limits{}, nil)
 		_, err := a.Ask(s.context(), b.Address(), question("more"))
-		s.fails(err, transport.PeerMailboxFull, false)
-		s.fails(a.Tell(s.context(), b.Address(), question("more")), transport.PeerMailboxFull, false)
+		s.fails(err, transport.PeerBusy, false)
+		s.fails(a.Tell(s.context(), b.Address(), question("more")), transport.PeerBusy, false)
 		status, err := a.Status(s.context(), b.Address())
 		s.same("error", nil, err)
 		s.same("a full node can be looked at", "full", status.Ready)

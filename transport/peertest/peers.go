@@ -302,7 +302,7 @@ func arrive[T any](ctx context.Context, to *Peers, caller *run, size int, counte
 	defer r.leave()
 	if counted {
 		if !r.room(to.limits.MaxInside) {
-			return came[T]{err: failure(transport.PeerMailboxFull, false, nil, "node %s has as many asks inside as it takes", to.address())}
+			return came[T]{err: failure(transport.PeerBusy, false, nil, "node %s has as many asks inside as it takes", to.address())}
 		}
 		defer r.left()
 	}

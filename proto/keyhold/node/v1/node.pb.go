@@ -97,6 +97,8 @@ const (
 	Code_CODE_CYCLE           Code = 14
 	Code_CODE_ENDED           Code = 15
 	Code_CODE_DENIED          Code = 16
+	// The node, not the entity, has as many calls inside as it takes.
+	Code_CODE_BUSY Code = 17
 )
 
 // Enum value maps for Code.
@@ -119,6 +121,7 @@ var (
 		14: "CODE_CYCLE",
 		15: "CODE_ENDED",
 		16: "CODE_DENIED",
+		17: "CODE_BUSY",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":     0,
@@ -138,6 +141,7 @@ var (
 		"CODE_CYCLE":           14,
 		"CODE_ENDED":           15,
 		"CODE_DENIED":          16,
+		"CODE_BUSY":            17,
 	}
 )
 
@@ -1011,6 +1015,7 @@ type Member struct {
 	Version       string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	Apart         bool                   `protobuf:"varint,13,opt,name=apart,proto3" json:"apart,omitempty"`
 	Wants         []*Unit                `protobuf:"bytes,14,rep,name=wants,proto3" json:"wants,omitempty"`
+	Beats         int64                  `protobuf:"varint,15,opt,name=beats,proto3" json:"beats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1143,6 +1148,13 @@ func (x *Member) GetWants() []*Unit {
 	return nil
 }
 
+func (x *Member) GetBeats() int64 {
+	if x != nil {
+		return x.Beats
+	}
+	return 0
+}
+
 var File_keyhold_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_keyhold_node_v1_node_proto_rawDesc = "" +
@@ -1209,7 +1221,7 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x04R\n" +
-	"generation\"\xfa\x02\n" +
+	"generation\"\x90\x03\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
@@ -1225,11 +1237,12 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\x06gossip\x18\v \x01(\tR\x06gossip\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x14\n" +
 	"\x05apart\x18\r \x01(\bR\x05apart\x12+\n" +
-	"\x05wants\x18\x0e \x03(\v2\x15.keyhold.node.v1.UnitR\x05wants*K\n" +
+	"\x05wants\x18\x0e \x03(\v2\x15.keyhold.node.v1.UnitR\x05wants\x12\x14\n" +
+	"\x05beats\x18\x0f \x01(\x03R\x05beats*K\n" +
 	"\bEncoding\x12\x18\n" +
 	"\x14ENCODING_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rENCODING_JSON\x10\x01\x12\x12\n" +
-	"\x0eENCODING_PROTO\x10\x02*\xd0\x02\n" +
+	"\x0eENCODING_PROTO\x10\x02*\xdf\x02\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rCODE_REJECTED\x10\x01\x12\x0f\n" +
@@ -1251,7 +1264,8 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"CODE_CYCLE\x10\x0e\x12\x0e\n" +
 	"\n" +
 	"CODE_ENDED\x10\x0f\x12\x0f\n" +
-	"\vCODE_DENIED\x10\x102\xa4\x02\n" +
+	"\vCODE_DENIED\x10\x10\x12\r\n" +
+	"\tCODE_BUSY\x10\x112\xa4\x02\n" +
 	"\vNodeService\x12@\n" +
 	"\x03Ask\x12\x1b.keyhold.node.v1.AskRequest\x1a\x1c.keyhold.node.v1.AskResponse\x12C\n" +
 	"\x04Tell\x12\x1c.keyhold.node.v1.TellRequest\x1a\x1d.keyhold.node.v1.TellResponse\x12C\n" +
