@@ -14,7 +14,7 @@ var dependencies = []dependency{
 	{"github.com/asynkron/protoactor-go", []string{seam}, "a seam keeps its types, and its habits, from everything else (docs/adr/0001)"},
 	{"modernc.org/sqlite", []string{"eventstore/sqlite/..."}, "who does not use SQLite does not link it"},
 	{"modernc.org/libc", []string{"eventstore/sqlite/..."}, "SQLite's own runtime, to interrupt what runs on a connection"},
-	{"golang.org/x/sys", []string{"eventstore/sqlite/..."}, "the operating system's file lock"},
+	{"golang.org/x/sys", []string{"eventstore/sqlite/...", "internal/netns"}, "the operating system's file lock; its network namespaces, in tests"},
 	{"github.com/jackc/pgx/v5", []string{"eventstore/postgres/...", "internal/postgresserver", "guarantees", "examples/orders/demo", "tests"}, "who does not use PostgreSQL does not link it"},
 	{"github.com/redis/go-redis/v9", []string{"transport/redis/...", "internal/redisserver", "guarantees", "examples/orders/demo", "tests"}, "who does not use Redis does not link it"},
 	{"google.golang.org/grpc", []string{"transport/grpc"}, "who has one node, or nodes that do not ask one another, does not link it"},

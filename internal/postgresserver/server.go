@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Fsync     bool     // as in production
 	StandbyOf *Server  // follows that server by streaming replication, and can be read
+	Listen    string   // one more address to listen on beside 127.0.0.1, at the same port, for all who reach it
 	Config    []string // settings, "max_connections=20"; they win over ours
 }
 
@@ -59,6 +60,9 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		err = s.finish(ctx, "initdb", "--pgdata", s.data(), "--username", role, "--auth", "trust", "--encoding", "UTF8", "--locale", "C",
 			"--wal-segsize", "1", "--no-sync", "--no-instructions")
 	}
+	if err == nil && o.Listen != "" {
+		err = s.letIn()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +79,16 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 
 func (s *Server) data() string { return filepath.Join(s.home.Dir, "data") }
 func (s *Server) log() string  { return filepath.Join(s.home.Dir, "log") }
+
+// letIn has the server take connections from everywhere: who reaches the address was chosen by whoever gave it.
+func (s *Server) letIn() error {
+	f, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, "host all all all trust")
+	return errors.Join(err, f.Close())
+}
 
 // finish runs a program that ends by itself.
 func (s *Server) finish(ctx context.Context, program string, args ...string) error {
@@ -108,6 +122,9 @@ func (s *Server) arguments() (args []string) {
 		"max_connections=200", "shared_buffers=32MB", "jit=off", "logging_collector=off", "log_destination=stderr",
 		"max_wal_size=256MB", "wal_level=replica", "hot_standby=on",
 		"track_commit_timestamp=on"} // so that a test can see the order of commits
+	if s.options.Listen != "" {
+		settings = append(settings, "listen_addresses=127.0.0.1,"+s.options.Listen)
+	}
 	if !s.options.Fsync {
 		settings = append(settings, "fsync=off", "full_page_writes=off")
 	}

@@ -3,6 +3,7 @@ package postgresserver_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
+	"github.com/keyhold/keyhold/internal/netns"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 )
 
@@ -132,6 +134,41 @@ func TestFreezesWithItsSessions(t *testing.T) {
 	var most string
 	if err := connect(t, s.URL("postgres")).QueryRow(t.Context(), `SHOW max_connections`).Scan(&most); err != nil || most != "7" {
 		t.Errorf("max_connections is %q, %v, want 7", most, err)
+	}
+}
+
+// TestListensForOthers has a host of its own ask a server that runs elsewhere.
+func TestListensForOthers(t *testing.T) {
+	t.Parallel()
+	n := netns.Run(t, "data")
+	h, err := n.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *postgresserver.Server
+	if err := n.Within(func() (err error) {
+		s, err = postgresserver.Start(t.Context(), postgresserver.Options{Listen: n.Addr("data").String()})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	_, port, _ := net.SplitHostPort(s.Addr())
+	config, err := pgx.ParseConfig(postgresserver.URL(net.JoinHostPort(n.Addr("data").String(), port), "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DialFunc = func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		err = h.Within(func() (err error) { c, err = (&net.Dialer{}).DialContext(ctx, network, addr); return err })
+		return c, err
+	}
+	c, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatalf("from another host: %v", err)
+	}
+	c.Close(t.Context())
+	if err := s.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Error(err)
 	}
 }
 

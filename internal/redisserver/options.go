@@ -17,6 +17,7 @@ type Options struct {
 	ReplicaOf *Server  // follows that server, which must outlive it
 	ACL       []string // lines of an ACL file: "user app on >secret ~* &* +@all"; the user default stays as it is unless it is named
 	TLS       bool     // on its port; Unix sockets are never encrypted
+	Listen    string   // one more address to listen on beside 127.0.0.1, at the same port, for all who reach it
 	Config    []string // more arguments: "--maxmemory-policy", "allkeys-lru"
 }
 
@@ -34,6 +35,9 @@ func (o Options) arguments(dir string, port int) ([]string, error) {
 		}
 	} else {
 		args = append(args, "--port", on)
+	}
+	if o.Listen != "" {
+		args = append(args, "--bind", "127.0.0.1", o.Listen, "--protected-mode", "no")
 	}
 	if o.AOF {
 		args = append(args, "--appendonly", "yes", "--appendfsync", "everysec") // a killed server has written; only a machine that stops has not

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/keyhold/keyhold/internal/netns"
 	"github.com/keyhold/keyhold/internal/redisserver"
 )
 
@@ -83,6 +84,34 @@ func TestFreezes(t *testing.T) {
 	}
 	if err := s.Thaw(); err != nil {
 		t.Fatal(err)
+	}
+	do(t, s, "PING")
+}
+
+// TestListensForOthers has a host of its own ask a server that runs elsewhere.
+func TestListensForOthers(t *testing.T) {
+	t.Parallel()
+	n := netns.Run(t, "data")
+	h, err := n.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *redisserver.Server
+	if err := n.Within(func() (err error) {
+		s, err = redisserver.Start(t.Context(), redisserver.Options{Listen: n.Addr("data").String()})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	_, port, _ := net.SplitHostPort(s.Addr())
+	c := redis.NewClient(&redis.Options{Addr: net.JoinHostPort(n.Addr("data").String(), port), MaxRetries: -1, Dialer: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		err = h.Within(func() (err error) { c, err = (&net.Dialer{}).DialContext(ctx, network, addr); return err })
+		return c, err
+	}})
+	defer c.Close()
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("from another host: %v", err)
 	}
 	do(t, s, "PING")
 }
