@@ -22,6 +22,9 @@ type Config struct {
 	// no other is started on it by mistake.
 	FormerName string
 
+	// Cluster says how nodes reach one another; what is not set, the transport brings along.
+	Cluster ClusterConfig
+
 	Node           string // of this process in messages; default Name@host
 	Wait           bool   // wait while another process has the store open, instead of refusing to start
 	NoMigrate      bool   // refuse a store of an older format instead of migrating it
@@ -77,6 +80,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxCrashes == 0 {
 		c.MaxCrashes = 3
 	}
+	if c.Cluster.Version == "" {
+		c.Cluster.Version = programVersion()
+	}
 	if c.Telemetry != nil {
 		c.Observer, c.Projections = c.Telemetry.Observer(c.Observer), projectionsTold(c.Telemetry, c.Projections)
 	}
@@ -125,5 +131,5 @@ func (c Config) faults() error {
 			add("%s is %d: it cannot be negative", n.name, n.v)
 		}
 	}
-	return errors.Join(all...)
+	return errors.Join(append(all, c.Cluster.faults(c.Transport))...)
 }

@@ -22,6 +22,7 @@ import (
 type shared struct {
 	r        *running
 	broker   transport.Broker
+	near     neighbours
 	relay    *outbox.Relay
 	node     *cluster.Node
 	runtime  *actors.Runtime
@@ -67,6 +68,9 @@ func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Iden
 		return nil, err
 	}
 	broker.Trust(first)
+	if c.near, err = a.neighbours(broker); err != nil {
+		return nil, err
+	}
 	if err := broker.Declare(ctx, c.declares); err != nil {
 		return nil, fmt.Errorf("declare to %s: %w", broker.Name(), err)
 	}
@@ -126,8 +130,8 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 		return err
 	}
 	c.node, err = cluster.New(cluster.Config{
-		Self:   transport.Member{ID: c.broker.OwnerID(), Node: a.cfg.Node, PID: os.Getpid(), StoreID: id.StoreID, Start: id.StartGeneration, Names: p.names()},
-		Broker: c.broker, Port: port, Store: a.cfg.Store, Units: runtime, Relay: c.relay, Categories: p.order,
+		Self:   c.self(p, id, os.Getpid()),
+		Broker: c.broker, Gossip: c.near.gossip, Port: port, Store: a.cfg.Store, Units: runtime, Relay: c.relay, Categories: p.order,
 		Observer: c.clustered(), Logger: a.cfg.Logger,
 	})
 	if err != nil {
@@ -148,6 +152,9 @@ func (c *shared) start(ctx context.Context) error {
 		return err
 	}
 	if err := c.broker.Start(ctx, c.listens); err != nil {
+		return err
+	}
+	if err := c.serve(ctx); err != nil {
 		return err
 	}
 	c.carry(true)
@@ -191,6 +198,9 @@ func (c *shared) stop(ctx context.Context) error {
 	}
 	if err := c.r.projections.Stop(ctx); err != nil { // before another node begins
 		return err
+	}
+	if err := c.unserve(ctx); err != nil {
+		c.r.app.cfg.Logger.Warn("the node service did not end in good order: who asked there is told that the answer is not known", "error", err)
 	}
 	if err := c.node.Stop(ctx); err != nil {
 		if ctx.Err() != nil {

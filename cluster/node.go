@@ -191,6 +191,16 @@ func (n *Node) Start(ctx context.Context) error {
 	return nil
 }
 
+// Serves gives the address of the node service, before Start.
+func (n *Node) Serves(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cfg.Self.Address = address
+}
+
+// Self is this node as the others are to know it.
+func (n *Node) Self() transport.Member { return n.self() }
+
 // Drain has the others take over: this node ranks nowhere from now on, and goes for nothing more. What it runs it still runs. It returns when the others
 // have had the time to learn of it, a heartbeat later: who does not know leaves what becomes free to this node for a while.
 func (n *Node) Drain(ctx context.Context) error {

@@ -1,6 +1,9 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"log/slog"
+)
 
 // Gossip tells nodes of one another sooner than the list in the broker does, and while that is out of reach. It only hints: a node that is said to be gone may be there, and keeps
 // what it holds. All methods but Start and Stop never block, and may be called concurrently.
@@ -32,3 +35,8 @@ const (
 	HeardUnreachable            // it does not answer; that is not to say that it is gone
 	HeardLeft                   // it said so
 )
+
+// Introducer is a [Broker] that brings along how its nodes reach one another where the application does not say. It does no I/O.
+type Introducer interface {
+	Introduce(logger *slog.Logger) (Gossip, Peers, error)
+}

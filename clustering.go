@@ -1,0 +1,161 @@
+package keyhold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
+)
+
+// ClusterConfig says how the nodes of an application reach one another, where the transport is a broker such as redis.Open. Without it they use what the transport brings along: on
+// Redis gossip and a node service that this machine alone reaches. Nodes on several machines need both Gossip and Peers, with an address that the others reach and with keys;
+// docs/guide/cluster.md has a whole configuration.
+//
+// Neither decides who may run what: that is the lease's doing alone. Without gossip nodes learn of each other a heartbeat later; without the node service [Ask] and [Tell] reach only
+// entities of this node, and what another one has is refused with ErrUnavailable.
+type ClusterConfig struct {
+	Gossip transport.Gossip // gossip.New(gossip.Config{...}); default what the transport brings along
+	Peers  transport.Peers  // the node service: grpc.New(grpc.Config{...}); default what the transport brings along
+	// ListOnly does without both: no port is opened, nodes know of each other by the broker's list, and do not ask one another.
+	ListOnly bool
+	// Weight is how large this node's share is beside those of the others; default 1. A node of weight 2 gets twice as many keys as one of weight 1.
+	Weight int
+	// Version of the program, for people; default what the Go toolchain has noted in the binary.
+	Version string
+}
+
+const mostWeight = 1000
+
+func (c ClusterConfig) faults(t transport.Transport) error {
+	var all []error
+	add := func(format string, args ...any) { all = append(all, fmt.Errorf("config: Cluster: "+format, args...)) }
+	if c.Weight < 0 || c.Weight > mostWeight {
+		add("Weight is %d: it must be from 1 to %d, or 0 for 1", c.Weight, mostWeight)
+	}
+	if c.ListOnly && (c.Gossip != nil || c.Peers != nil) {
+		add("ListOnly does without Gossip and Peers, and one of them is set: leave out the one or the other")
+	}
+	if _, shares := t.(transport.Broker); !shares && t != nil && (c.Gossip != nil || c.Peers != nil) {
+		add("Gossip or Peers is set, and transport %q has one node alone: leave them out, or use redis.Open(url)", t.Name())
+	}
+	return errors.Join(all...)
+}
+
+// neighbours are how this node reaches the others.
+type neighbours struct {
+	gossip transport.Gossip // nil = by the broker's list alone
+	peers  transport.Peers  // nil = not at all
+}
+
+// neighbours gives what is configured, and else what the broker brings along.
+func (a *App) neighbours(broker transport.Broker) (neighbours, error) {
+	c := a.cfg.Cluster
+	n := neighbours{c.Gossip, c.Peers}
+	if c.ListOnly || n.gossip != nil && n.peers != nil {
+		return n, nil
+	}
+	brings, ok := broker.(transport.Introducer)
+	if !ok {
+		return n, nil
+	}
+	gossip, peers, err := brings.Introduce(a.cfg.Logger)
+	if err != nil {
+		return n, fmt.Errorf("what %s brings along to reach other nodes: %w", broker.Name(), err)
+	}
+	if n.gossip == nil {
+		n.gossip = gossip
+	}
+	if n.peers == nil {
+		n.peers = peers
+	}
+	return n, nil
+}
+
+// serve has the node service listen. The units are started.
+func (c *shared) serve(ctx context.Context) error {
+	if c.near.peers == nil {
+		return nil
+	}
+	id := transport.PeerIdentity{Application: c.r.app.cfg.Name, StoreID: c.declares.StoreID}
+	if err := c.near.peers.Start(ctx, id, served{c}); err != nil {
+		return err
+	}
+	c.node.Serves(c.near.peers.Address())
+	return nil
+}
+
+// unserve has it answer what is inside, and close.
+func (c *shared) unserve(ctx context.Context) error {
+	if c.near.peers == nil {
+		return nil
+	}
+	return c.near.peers.Stop(ctx)
+}
+
+// served answers other nodes and clients.
+type served struct{ c *shared }
+
+func (s served) Ask(ctx context.Context, q transport.PeerAsk) (transport.PeerReply, error) {
+	return transport.PeerReply{}, &transport.PeerError{Code: transport.PeerUnavailable, Text: "this node answers no asks of others"}
+}
+
+func (s served) Tell(ctx context.Context, q transport.PeerAsk) error {
+	return &transport.PeerError{Code: transport.PeerUnavailable, Text: "this node answers no asks of others"}
+}
+
+func (s served) Wake(units []event.Unit) {
+	for _, u := range units {
+		s.c.node.Wake(u)
+	}
+}
+
+func (s served) Status(context.Context) (transport.PeerStatus, error) {
+	status := transport.PeerStatus{Member: s.c.node.Self(), Members: s.c.node.Placement().Members()}
+	if err := s.c.r.app.Ready(); err != nil {
+		status.Ready = err.Error()
+	}
+	return status, nil
+}
+
+// Members gives the nodes of the application as this one knows them, itself among them; nil where it is alone, or not started.
+func (a *App) Members() []transport.Member {
+	r, err := a.live()
+	if err != nil {
+		return nil
+	}
+	c, is := r.carrier.(*shared)
+	if !is {
+		return nil
+	}
+	return c.node.Placement().Members()
+}
+
+// self is this node as the others are to know it.
+func (c *shared) self(p *plan, id eventstore.Identity, pid int) transport.Member {
+	cfg := c.r.app.cfg
+	return transport.Member{
+		ID: c.broker.OwnerID(), Node: cfg.Node, PID: pid, StoreID: id.StoreID, Start: id.StartGeneration, Names: p.names(),
+		Weight: cfg.Cluster.Weight, Version: cfg.Cluster.Version,
+	}
+}
+
+// programVersion is what the toolchain has noted: the version of the module, or the commit that it was built from.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,155 @@
+package keyhold_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/cluster/gossip"
+	"github.com/keyhold/keyhold/eventstore/memory"
+	"github.com/keyhold/keyhold/eventstore/postgres"
+	"github.com/keyhold/keyhold/internal/postgresserver"
+	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/grpc"
+	"github.com/keyhold/keyhold/transport/local"
+)
+
+// hearsay rings whenever a node logs that the members have changed.
+type hearsay chan struct{}
+
+func (hearsay) Enabled(context.Context, slog.Level) bool { return true }
+func (h hearsay) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h hearsay) WithGroup(string) slog.Handler          { return h }
+func (h hearsay) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "members changed" {
+		h <- struct{}{}
+	}
+	return nil
+}
+
+// known waits until a node knows members of these names, and gives them.
+func known(t *testing.T, news hearsay, app *keyhold.App, names ...string) []transport.Member {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		members := app.Members()
+		var is []string
+		for i := range members {
+			is = append(is, members[i].Node)
+		}
+		if slices.Equal(is, names) {
+			return members
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			t.Fatalf("members are %v, want %v", is, names)
+		}
+	}
+}
+
+// Two lines of a main program are enough: what Redis brings along has the nodes hear of one another, and serves.
+func TestNodesOfOneMachineFindOneAnother(t *testing.T) {
+	t.Parallel()
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	n := newNotes()
+	news := make(hearsay, 1000)
+	first := onRedis(postgres.Open(db), url, "one")
+	first.Logger = slog.New(news)
+	one := run(t, first, cart, n.handler())
+	cfg := onRedis(postgres.Open(db), url, "two")
+	cfg.Cluster = keyhold.ClusterConfig{Weight: 3, Version: "v1.2.3"}
+	two := keyhold.New(cfg)
+	two.Register(cart, n.handler())
+	if err := two.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	members := known(t, news, one, "one", "two")
+	peer := members[1]
+	if peer.Address == "" || peer.Gossip == "" || peer.Weight != 3 || peer.Version != "v1.2.3" || peer.Start == 0 {
+		t.Errorf("the other node is known as %+v", peer)
+	}
+	client := grpc.New(grpc.Config{})
+	if err := client.Start(t.Context(), transport.PeerIdentity{Application: "shop"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Stop(context.WithoutCancel(t.Context())) }()
+	status, err := client.Status(t.Context(), peer.Address)
+	if err != nil || status.Member.Node != "two" || len(status.Members) != 2 || status.Ready != "" {
+		t.Errorf("it says of itself %+v, %v", status, err)
+	}
+	if err := client.Wake(t.Context(), peer.Address, nil); err != nil {
+		t.Error(err)
+	}
+	stop(t, two)
+	known(t, news, one, "one")
+	if _, err := client.Status(t.Context(), peer.Address); err == nil {
+		t.Error("a node that has stopped answers")
+	}
+	if err := two.Start(t.Context()); err != nil { // what it was configured with is started anew
+		t.Fatal(err)
+	}
+	if again := known(t, news, one, "one", "two")[1]; again.ID == peer.ID || again.Address == "" {
+		t.Errorf("it is back as %+v", again)
+	}
+	stop(t, two)
+}
+
+func TestNodesThatAreToOpenNoPort(t *testing.T) {
+	t.Parallel()
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	n := newNotes()
+	cfg := onRedis(postgres.Open(db), url, "one")
+	cfg.Cluster.ListOnly = true
+	news := make(hearsay, 1000)
+	cfg.Logger = slog.New(news)
+	one := run(t, cfg, cart, n.handler())
+	run(t, onRedis(postgres.Open(db), url, "two"), cart, n.handler())
+	if m := known(t, news, one, "one", "two"); m[0].Address != "" || m[0].Gossip != "" || m[1].Address == "" {
+		t.Errorf("members are %+v", m)
+	}
+}
+
+func TestWhatIsWrongWithAClusterIsSaidAtStart(t *testing.T) {
+	t.Parallel()
+	n := newNotes()
+	for name, of := range map[string]struct {
+		cfg  keyhold.ClusterConfig
+		want string
+	}{
+		"one node alone": {keyhold.ClusterConfig{Gossip: gossip.New(gossip.Config{})}, `transport "local" has one node alone`},
+		"both":           {keyhold.ClusterConfig{ListOnly: true, Peers: grpc.New(grpc.Config{})}, "leave out the one or the other"},
+		"weight":         {keyhold.ClusterConfig{Weight: -1}, "from 1 to 1000"},
+	} {
+		app := keyhold.New(keyhold.Config{Name: "shop", Store: memory.Open(), Transport: local.New(), Logger: quiet, Cluster: of.cfg})
+		app.Register(cart, n.handler())
+		if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), of.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	for name, of := range map[string]struct {
+		cfg  keyhold.ClusterConfig
+		want string
+	}{
+		"gossip that others could listen to": {keyhold.ClusterConfig{Gossip: gossip.New(gossip.Config{Bind: "0.0.0.0:0"})}, "there are no Keys"},
+		"a service that others could reach":  {keyhold.ClusterConfig{Peers: grpc.New(grpc.Config{Bind: "0.0.0.0:0"})}, "TLS"},
+	} {
+		cfg := onRedis(postgres.Open(db), url, "one")
+		cfg.Cluster = of.cfg
+		app := keyhold.New(cfg)
+		app.Register(cart, n.handler())
+		if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), of.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
