@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -119,6 +121,52 @@ func (s served) Status(context.Context) (transport.PeerStatus, error) {
 		status.Ready = err.Error()
 	}
 	return status, nil
+}
+
+// unheardFor is how long gossip may not reach a member until somebody should know: those who come, go or restart are not heard for less.
+const unheardFor = 30 * time.Second
+
+// hearing is since when there are members that gossip does not reach.
+type hearing struct {
+	sync.Mutex
+	since time.Time
+	said  bool
+}
+
+// note takes how many members gossip does not reach, and reports when somebody should be told, and when it is over.
+func (h *hearing) note(unheard int, now time.Time) (tell, over bool) {
+	h.Lock()
+	defer h.Unlock()
+	switch {
+	case unheard == 0:
+		over = h.said
+		h.since, h.said = time.Time{}, false
+	case h.since.IsZero():
+		h.since = now
+	case !h.said && now.Sub(h.since) >= unheardFor:
+		h.said, tell = true, true
+	}
+	return tell, over
+}
+
+// listen says once that gossip does not reach members which are there by the broker's list, and once that it does again.
+func (c *shared) listen() {
+	log, unheard := c.r.app.cfg.Logger, c.node.Unheard()
+	switch tell, over := c.hearing.note(len(unheard), time.Now()); {
+	case over:
+		log.Info("gossip reaches all members again")
+	case tell:
+		log.Warn("gossip does not reach members that take part: nothing is lost or moved, but what changes is known a heartbeat later, and asks may not reach them either. "+
+			"Open the way to their gossip addresses, TCP and UDP; where they are on other machines, set Cluster.Gossip and Cluster.Peers with addresses that others reach",
+			"members", nodeAddresses(unheard))
+	}
+}
+
+func nodeAddresses(members []transport.Member) (all []string) {
+	for i := range members {
+		all = append(all, members[i].Node+" at "+members[i].Gossip)
+	}
+	return all
 }
 
 // Members gives the nodes of the application as this one knows them, itself among them; nil where it is alone, or not started.

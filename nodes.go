@@ -53,6 +53,7 @@ func (c *shared) clustered() cluster.Observer {
 			if !errors.Is(err, context.Canceled) { // by a stop
 				c.reach.told(err)
 			}
+			c.listen()
 		},
 		Woken: func(name string) { call(told.Woken, subscriber(name)) },
 		PartLost: func(p event.Part, why string) {
@@ -127,7 +128,7 @@ func (c *shared) relayed() outbox.Observer {
 // standing is what gauges are read from.
 func (c *shared) standing(ctx context.Context) (actors.NodeStanding, error) {
 	s := actors.NodeStanding{
-		Members: len(c.node.Placement().Members()), Parts: c.node.Parts(), Leases: c.runtime.Leases(),
+		Members: len(c.node.Placement().Members()), Unheard: len(c.node.Unheard()), Parts: c.node.Parts(), Leases: c.runtime.Leases(),
 		Reaches: map[string]bool{"store": c.r.store.fault() == nil, "broker": c.reach.fault() == nil},
 	}
 	c.counted.Lock()
@@ -148,8 +149,13 @@ func (a *App) members() (all []admin.Member) {
 	if !is {
 		return nil
 	}
+	unheard := map[string]bool{}
+	for _, m := range c.node.Unheard() {
+		unheard[m.ID] = true
+	}
 	for _, m := range c.node.Placement().Members() {
-		all = append(all, admin.Member{Node: m.Node, PID: m.PID, Here: m.ID == c.broker.OwnerID(), Draining: m.Draining, Since: m.Since})
+		all = append(all, admin.Member{Node: m.Node, PID: m.PID, Here: m.ID == c.broker.OwnerID(), Version: m.Version, Draining: m.Draining, Apart: m.Apart,
+			Unheard: unheard[m.ID], Address: m.Address, Since: m.Since})
 	}
 	return all
 }

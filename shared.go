@@ -23,6 +23,7 @@ type shared struct {
 	r        *running
 	broker   transport.Broker
 	near     neighbours
+	hearing  hearing
 	relay    *outbox.Relay
 	node     *cluster.Node
 	runtime  *actors.Runtime

@@ -84,6 +84,7 @@ type NodeObserver struct {
 // NodeStanding is how a process stands among the nodes of its application. What it knows itself is given beside an error, too.
 type NodeStanding struct {
 	Members int             // nodes that take part, as this one knows them
+	Unheard int             // of these, that gossip does not reach from here
 	Parts   int             // of the lanes, that it relays
 	Leases  int             // units that it holds
 	Reaches map[string]bool // "store", "broker": whether it answers

@@ -53,7 +53,11 @@ type Member struct {
 	Node     string    `json:"node"`
 	PID      int       `json:"pid,omitempty"`      // of its process, since several may have one name
 	Here     bool      `json:"here,omitempty"`     // it is this process
+	Version  string    `json:"version,omitempty"`  // of its program
 	Draining bool      `json:"draining,omitempty"` // it takes no more keys
+	Apart    bool      `json:"apart,omitempty"`    // it takes no more keys until its store and its broker answer it again
+	Unheard  bool      `json:"unheard,omitempty"`  // gossip does not reach it from here; it keeps its keys while it renews their leases
+	Address  string    `json:"address,omitempty"`  // of its node service
 	Since    time.Time `json:"since"`
 }
 

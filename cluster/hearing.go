@@ -3,6 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/keyhold/keyhold/transport"
 )
 
 // startGossip makes the node known by gossip, and gives it the address by which others join it, before the list has it.
@@ -40,6 +43,18 @@ func (n *Node) seeds(context.Context) []string {
 		}
 	}
 	return at
+}
+
+// Unheard gives the members that take part in gossip and do not answer this node there, in order of name; none without gossip. They keep what they have: only their leases tell more.
+func (n *Node) Unheard() []transport.Member {
+	if n.cfg.Gossip == nil {
+		return nil
+	}
+	alive := map[string]bool{n.cfg.Self.ID: true}
+	for _, h := range n.cfg.Gossip.Heard() {
+		alive[h.Member.ID] = h.State == transport.HeardAlive
+	}
+	return slices.DeleteFunc(n.placement.Load().Members(), func(m transport.Member) bool { return m.Gossip == "" || alive[m.ID] })
 }
 
 // gossip says what has changed of this node.

@@ -43,6 +43,9 @@ func inGossip(t *testing.T, run func(t *testing.T, w *world, network *gossiptest
 		a, b, c := w.join("a"), w.join("b"), w.join("c")
 		pass(10 * time.Second)
 		agree(t, []string{"a", "b", "c"}, a, b, c)
+		if got := a.Unheard(); len(got) > 0 {
+			t.Errorf("a does not hear %v", got)
+		}
 		run(t, w, network, a, b, c)
 	})
 }
@@ -87,6 +90,9 @@ func TestGossipCutAloneMovesNothing(t *testing.T) {
 		before := []int{a.partCount(), b.partCount(), c.partCount()}
 		pass(time.Minute)
 		agree(t, []string{"a", "b", "c"}, a, b, c)
+		if got := cluster.Names(a.Unheard()); !slices.Equal(got, []string{"b", "c"}) {
+			t.Errorf("a does not hear %v", got)
+		}
 		if diff := cmp.Diff(before, []int{a.partCount(), b.partCount(), c.partCount()}); diff != "" {
 			t.Errorf("parts moved: %s", diff)
 		}

@@ -38,6 +38,7 @@
 //
 //	keyhold.reachable         gauge          what (store, broker)    1 while it answers this process
 //	keyhold.members           gauge                                  nodes that take part, as this one knows them
+//	keyhold.members.unheard   gauge                                  of these, that gossip does not reach from here
 //	keyhold.parts             gauge                                  parts of the lanes, of 64, that this node publishes
 //	keyhold.leases            gauge                                  units that this node holds
 //	keyhold.leases.lost       counter        handler, reason         leases given up: fenced, expired, suspended; handler part = of a part of the lanes

@@ -100,7 +100,7 @@ func (t *Telemetry) Nodes() actors.NodeObserver {
 
 // nodeGauges are read where the application is one of several nodes.
 type nodeGauges struct {
-	members, parts, leases, reachable, keys, unpublished metric.Int64ObservableGauge
+	members, unheard, parts, leases, reachable, keys, unpublished metric.Int64ObservableGauge
 	age                                                  metric.Float64ObservableGauge
 }
 
@@ -110,6 +110,7 @@ func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
 		name, unit, what string
 	}{
 		{&g.members, "keyhold.members", "{node}", "Nodes that take part, as this one knows them."},
+		{&g.unheard, "keyhold.members.unheard", "{node}", "Nodes that take part, and that gossip does not reach from here."},
 		{&g.parts, "keyhold.parts", "{part}", "Parts of the lanes, of 64, that this node publishes."},
 		{&g.leases, "keyhold.leases", "{lease}", "Units that this node holds."},
 		{&g.reachable, "keyhold.reachable", "1", "1 while the store, or the broker, answers this process; else 0."},
@@ -126,12 +127,13 @@ func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
 }
 
 func (g *nodeGauges) all() []metric.Observable {
-	return []metric.Observable{g.members, g.parts, g.leases, g.reachable, g.keys, g.unpublished, g.age}
+	return []metric.Observable{g.members, g.unheard, g.parts, g.leases, g.reachable, g.keys, g.unpublished, g.age}
 }
 
 func (g *nodeGauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
 	s, err := from.Node(ctx)
 	o.ObserveInt64(g.members, int64(s.Members))
+	o.ObserveInt64(g.unheard, int64(s.Unheard))
 	o.ObserveInt64(g.parts, int64(s.Parts))
 	o.ObserveInt64(g.leases, int64(s.Leases))
 	for what, answers := range s.Reaches {

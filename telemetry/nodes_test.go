@@ -85,7 +85,7 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 	from := standing(eventstore.Overview{}, nil)
 	from.Node = func(context.Context) (actors.NodeStanding, error) {
 		return actors.NodeStanding{
-			Members: 3, Parts: 21, Leases: 400, Reaches: map[string]bool{"store": false, "broker": true}, Keys: map[string]int{"order": 12},
+			Members: 3, Unheard: 1, Parts: 21, Leases: 400, Reaches: map[string]bool{"store": false, "broker": true}, Keys: map[string]int{"order": 12},
 			Unpublished: 5, Oldest: time.Now().Add(time.Hour), // clocks disagree
 		}, fault
 	}
@@ -93,7 +93,7 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]float64{
-		"keyhold.members{}": 3, "keyhold.parts{}": 21, "keyhold.leases{}": 400, "keyhold.partitions{category=order}": 12,
+		"keyhold.members{}": 3, "keyhold.members.unheard{}": 1, "keyhold.parts{}": 21, "keyhold.leases{}": 400, "keyhold.partitions{category=order}": 12,
 		"keyhold.reachable{what=store}": 0, "keyhold.reachable{what=broker}": 1,
 	}
 	b.want(b.collect(), known)
