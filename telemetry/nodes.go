@@ -101,7 +101,7 @@ func (t *Telemetry) Nodes() actors.NodeObserver {
 // nodeGauges are read where the application is one of several nodes.
 type nodeGauges struct {
 	members, unheard, parts, leases, reachable, keys, unpublished metric.Int64ObservableGauge
-	age                                                  metric.Float64ObservableGauge
+	age                                                           metric.Float64ObservableGauge
 }
 
 func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
