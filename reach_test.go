@@ -62,3 +62,41 @@ func TestLostLeasesAreToldOfOncePerMinuteAndReason(t *testing.T) {
 		}
 	})
 }
+
+// One answer that is late, or one error, is no reason to give everything to others.
+func TestWhatIsGoneForLongerThanAHeartbeat(t *testing.T) {
+	t.Parallel()
+	const beat = 3 * time.Second
+	for name, c := range map[string]struct {
+		errors bool // or it does not answer at all
+		within time.Duration
+	}{"it refuses": {true, beat}, "it hangs": {false, 2 * beat}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &reach{what: "the store", log: slog.New(slog.DiscardHandler)}
+				if r.gone(beat) {
+					t.Error("it was not asked yet, and is gone")
+				}
+				for range 3 {
+					r.told(nil)
+					if c.errors {
+						r.told(errors.New("refused"))
+					}
+					time.Sleep(c.within)
+					if r.gone(beat) {
+						t.Errorf("gone after %v", c.within)
+					}
+					time.Sleep(time.Millisecond)
+					if !r.gone(beat) {
+						t.Errorf("not gone after more than %v", c.within)
+					}
+				}
+				r.told(nil)
+				if r.gone(beat) {
+					t.Error("it answers, and is gone")
+				}
+			})
+		})
+	}
+}

@@ -41,6 +41,7 @@ type shared struct {
 	renewing lifecycle.Loop // of what a broker without memory is to be told again
 	reviews  lifecycle.Loop // of what the broker has noted
 	polling  lifecycle.Loop // of streams that other programs write
+	reaching lifecycle.Loop // of whether this node reaches what it needs
 	polled   []*poll
 	beat     time.Duration
 	removed  nameSet       // handlers that were, as this process saw
@@ -162,7 +163,7 @@ func (c *shared) start(ctx context.Context) error {
 	if err := c.node.Start(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew), c.reviews.Start(ctx, c.review), c.polling.Start(ctx, c.poll))
+	return errors.Join(c.looking.Start(ctx, c.look), c.duties.Start(ctx, c.attend), c.renewing.Start(ctx, c.renew), c.reviews.Start(ctx, c.review), c.polling.Start(ctx, c.poll), c.reaching.Start(ctx, c.stand))
 }
 
 func (c *shared) carry(on bool) {
@@ -194,7 +195,7 @@ func (c *shared) stop(ctx context.Context) error {
 	if c.node == nil {
 		return c.broker.Stop(ctx)
 	}
-	if err := errors.Join(c.looking.Stop(ctx), c.polling.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
+	if err := errors.Join(c.looking.Stop(ctx), c.polling.Stop(ctx), c.reaching.Stop(ctx), c.renewing.Stop(ctx), c.reviews.Stop(ctx), c.duties.Stop(ctx)); err != nil {
 		return err
 	}
 	if err := c.r.projections.Stop(ctx); err != nil { // before another node begins

@@ -30,7 +30,7 @@ const (
 // Dialer opens a connection; network is "tcp" or "unix".
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config says where Redis is, and how units are leased. Its zero value is a Redis on this machine. All nodes of an application must have the same Namespace, TTL, MaxAhead and
+// Config says where Redis is, and how units are leased. URL or Addrs must be set. All nodes of an application must have the same Namespace, TTL, MaxAhead and
 // RetireAfter.
 type Config struct {
 	// URL is redis://user:password@host:6379/0, rediss:// with TLS, or unix:///path/of/socket. Every other field of this type but those that are no plain
@@ -69,8 +69,8 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.readURL(); err != nil {
 		faults = append(faults, err)
 	}
-	if len(c.Addrs) == 0 {
-		c.Addrs = []string{"localhost:6379"}
+	if c.URL == "" && len(c.Addrs) == 0 { // a name in the environment that is not set must not lead to whatever runs on this machine
+		faults = append(faults, errors.New("redis: URL is empty: name the server, such as redis://localhost:6379"))
 	}
 	c.TTL = or(c.TTL, DefaultTTL)
 	c.Heartbeat = or(c.Heartbeat, c.TTL/5)

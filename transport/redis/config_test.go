@@ -22,7 +22,6 @@ func TestURL(t *testing.T) {
 	usual := want{Addrs: []string{"localhost:6379"}, TTL: 15 * time.Second, Heartbeat: 3 * time.Second, Margin: 3 * time.Second, Wait: 3 * time.Second}
 	with := func(change func(*want)) want { w := usual; change(&w); return w }
 	for url, want := range map[string]want{
-		"":                       usual,
 		"redis://":               usual,
 		"redis://localhost:6379": usual,
 		"redis://cache":          with(func(w *want) { w.Addrs = []string{"cache:6379"} }),
@@ -59,6 +58,18 @@ func TestFieldsCountBeforeTheURL(t *testing.T) {
 	}
 	if c.TTL != 2*time.Second || c.Namespace != "b" || c.DB != 3 || c.Username != "u" || c.Password != "q" || c.TLS != own || strings.Join(c.Addrs, " ") != "h:1 x:2" {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// An empty URL is one that somebody forgot to set: nobody is connected to whatever there is on this machine.
+func TestAServerMustBeNamed(t *testing.T) {
+	t.Parallel()
+	err := Open("").Connect(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "URL is empty: name the server, such as redis://") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := (Config{Addrs: []string{"cache:6379"}}).withDefaults(); err != nil {
+		t.Errorf("addresses are enough: %v", err)
 	}
 }
 
