@@ -142,7 +142,8 @@ func (c *shared) settle(ctx context.Context) error {
 	gone := map[string]bool{}
 	for _, subscribers := range found {
 		for _, s := range subscribers {
-			if !has(now, s.Name) && (s.StoreID == own || removed[s.Name]) {
+			// A reader of another application may be registered anew: a relay has found it on the broker. That is told by the broker that it is gone, and forgets it.
+			if s.StoreID == own && !has(now, s.Name) || s.StoreID != own && removed[s.Name] {
 				gone[s.Name] = true
 			}
 		}
