@@ -101,7 +101,7 @@ var layers = []row{
 		uses: []string{"event", "admin", "eventstore", "eventstore/sqlite/...", "eventstore/postgres/...", "internal/lifecycle"}},
 
 	{path: "examples/orders/...", layer: programs, why: "the application that the documents show",
-		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "eventstore/postgres/...", "transport", "transport/inline", "transport/local", "transport/redis/...", "cmd/keyhold/command"}},
+		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "eventstore/postgres/...", "transport", "transport/inline", "transport/local", "transport/redis/...", "transport/grpc", "cluster/gossip/...", "cmd/keyhold/command"}},
 	{path: "examples/orders/demo", layer: harness, why: "kills the example's processes and counts; nothing that an application would copy, so it may use what is internal",
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/sqlite/...", "eventstore/postgres/...", "transport/local", "transport/redis/...", "examples/orders/...", "internal/lifecycle", "internal/redisserver", "internal/postgresserver"}},
 	{path: "docs/guide", layer: harness, why: "the samples of the guide, so that each is compiled and run"},

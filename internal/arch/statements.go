@@ -18,6 +18,7 @@ var starters = []exception{
 	{"eventstore/sqlite/interrupt.go", "a timer, which rest stops, interrupts the connection; it waits for nothing"},
 	{"actors/internal/host/slots.go", "the actor library's dispatcher: it counts what it starts, and waits for all of it"},
 	{"eventstore/sqlite/guard.go", "a timer that only cancels a context"},
+	{"examples/orders/cmd/orders/health.go", "a program of a user, who has no internal/lifecycle: run closes its server, and waits for it"},
 }
 
 // sleepers may wait for a time in a test.

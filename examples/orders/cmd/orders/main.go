@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -40,19 +41,17 @@ func main() {
 const database = "orders.db"
 
 func program() *cobra.Command {
-	var db, redis, listen string
+	var s settings
 	c := &cobra.Command{
 		Use:   "orders",
 		Short: "Run the shop",
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return run(c.Context(), db, redis, listen) },
+		RunE:  func(c *cobra.Command, _ []string) error { return run(c.Context(), s) },
 
 		SilenceUsage: true,
 	}
-	c.Flags().StringVar(&db, "db", database, "SQLite file, which is made when it is not there, or the postgres:// URL of a database")
-	c.Flags().StringVar(&redis, "redis", "", "redis:// URL, for several processes on one PostgreSQL database; none: this process is alone")
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address of the HTTP server")
-	c.AddCommand(operator.New(operator.Options{Name: "admin", DB: database}))
+	s.flags(c)
+	c.AddCommand(operator.New(operator.Options{Name: "admin", DB: cmp.Or(os.Getenv(variable("db")), database)}), probe())
 	return c
 }
 
@@ -88,34 +87,44 @@ func place(db string) string {
 	return db
 }
 
-func run(ctx context.Context, db, redis, listen string) (err error) {
-	store := storeIn(db)
-	app := keyhold.New(keyhold.Config{Name: "orders", Store: store, Transport: carriedBy(redis)})
+func run(ctx context.Context, s settings) (err error) {
+	cluster, err := s.network.cluster()
+	if err != nil {
+		return err
+	}
+	store := storeIn(s.db)
+	app := keyhold.New(keyhold.Config{Name: "orders", Node: s.node, Store: store, Transport: carriedBy(s.redis), Cluster: cluster})
 	carrier := orders.FlatRate{Cents: 490, Takes: 20 * time.Millisecond}
 	app.Register(orders.Order, orders.Payment, orders.Settlement, orders.Shipping(carrier), orders.Clients)
 
+	unwatch, err := watched(s.health, probes(ctx, app)) // first: a start may take its time, and whoever watches is to know
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unwatch()) }()
 	if err := app.Start(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, patiently(app.Stop)) }()
+	// After the signal callers have a quarter of the time to get their answers, and the actors the rest to finish what they have in hand.
+	defer func() { err = errors.Join(err, within(s.drain*3/4, app.Stop)) }()
 
-	listener, err := net.Listen("tcp", listen)
+	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Handler: routes(app, store.Reader()), ReadHeaderTimeout: 5 * time.Second}
 	down := make(chan error, 1)
-	context.AfterFunc(ctx, func() { down <- patiently(server.Shutdown) })
-	fmt.Printf("orders: http://%s, events and tables in %s\n", listener.Addr(), place(db))
+	context.AfterFunc(ctx, func() { down <- within(s.drain/4, server.Shutdown) })
+	fmt.Printf("orders: http://%s, events and tables in %s\n", listener.Addr(), place(s.db))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-down
 }
 
-// patiently lets stop take its time, but not for ever.
-func patiently(stop func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+// within lets stop take its time, but not for ever.
+func within(d time.Duration, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	return stop(ctx)
 }

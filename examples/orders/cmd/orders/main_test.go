@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -21,8 +22,11 @@ func TestAnAddressInUseEndsTheProgramAndGivesTheDatabaseBack(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "orders.db")
 	for range 2 { // the second would find the database owned
 		var refused *net.OpError
-		if err := run(t.Context(), db, "", taken.Addr().String()); !errors.As(err, &refused) || refused.Op != "listen" {
+		if err := run(t.Context(), settings{db: db, listen: taken.Addr().String(), drain: 20 * time.Second}); !errors.As(err, &refused) || refused.Op != "listen" {
 			t.Errorf("got %v", err)
+		}
+		if err := run(t.Context(), settings{db: db, health: taken.Addr().String()}); !errors.As(err, &refused) || refused.Op != "listen" {
+			t.Errorf("probes: got %v", err)
 		}
 	}
 }
