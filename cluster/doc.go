@@ -14,5 +14,8 @@
 // Who the members are is said by the list in the broker, on which a node is while it beats, and by [transport.Gossip], which is quicker, and there when the broker is not. Gossip only hints: alone it
 // makes nobody lose a unit.
 //
-// Reading order: placement.go, contest.go, members.go, node.go, beat.go, hearing.go, scan.go, parts.go.
+// Asks go from any node to the one that has the entity through a [Router]. It knows nothing that the members do not say, but for exceptions: entities that another member has than the one that
+// ranks first. Whoever is asked wrongly says so, and the ask goes on.
+//
+// Reading order: placement.go, contest.go, members.go, node.go, beat.go, hearing.go, scan.go, parts.go; then route.go, which is pure, owners.go, router.go.
 package cluster
