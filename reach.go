@@ -78,8 +78,8 @@ func (a *App) storeReach() *reach {
 }
 
 // Ready reports what keeps this process from taking part in the work, although it may run; nil = nothing does. It is started, its store answers, and, where it is one of several
-// nodes, the broker has known of it for no longer than a lease lasts. It does no I/O, so it is fit for the readiness probe of an orchestrator. For a probe of whether the
-// process lives, [App.Running] says enough: a process that cannot reach its store is not mended by a restart.
+// nodes, the broker has known of it for no longer than a lease lasts, and no other application contradicts what it declares. It does no I/O, so it is fit
+// for the readiness probe of an orchestrator. For a probe of whether the process lives, [App.Running] says enough: a process that cannot reach its store is not mended by a restart.
 func (a *App) Ready() error {
 	r, err := a.live()
 	if err != nil {
@@ -92,10 +92,14 @@ func (r *running) reaches() error {
 	if err := r.store.fault(); err != nil {
 		return err
 	}
-	if c, is := r.carrier.(*shared); is {
-		return c.reach.fault()
+	c, is := r.carrier.(*shared)
+	if !is {
+		return nil
 	}
-	return nil
+	if err := c.reach.fault(); err != nil {
+		return err
+	}
+	return c.agrees()
 }
 
 // rareLog warns of what is tried again, once a minute for each kind.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keyhold/keyhold/actors"
@@ -29,8 +30,9 @@ type shared struct {
 	runtime  *actors.Runtime
 	listens  transport.Node
 	declares transport.Declared
-	reach    *reach // of the broker
-	once     rarely // kinds of trouble
+	reach    *reach                // of the broker
+	contrary atomic.Pointer[error] // what does not agree with other applications; nil = everything does
+	once     rarely                // kinds of trouble
 	counted  struct {
 		sync.Mutex
 		keys map[string]int // live keys, of the categories that this node has counted
@@ -76,6 +78,7 @@ func (a *App) share(ctx context.Context, r *running, p *plan, id eventstore.Iden
 	if err := broker.Declare(ctx, c.declares); err != nil {
 		return nil, fmt.Errorf("declare to %s: %w", broker.Name(), err)
 	}
+	c.declares.Running = true // from now on
 	if err := c.settle(ctx); err != nil {
 		return nil, fmt.Errorf("take what was removed off %s: %w", broker.Name(), err)
 	}
@@ -243,9 +246,10 @@ func (c *shared) does(d duty) bool { return c.carries() && c.node.Holds(d.part()
 // renew tells a broker that has lost its memory again what it must know.
 func (c *shared) renew(ctx context.Context) {
 	log, pause := c.r.app.cfg.Logger, time.Duration(0)
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(declareEvery)
 	defer timer.Stop()
 	for {
+		routine := false
 		select {
 		case <-ctx.Done():
 			return
@@ -258,19 +262,25 @@ func (c *shared) renew(ctx context.Context) {
 			pause = 0
 		case <-c.settling:
 		case <-timer.C:
+			routine = pause == 0
 		}
 		err := c.broker.Declare(ctx, c.declares)
+		c.refused(err)
 		if err == nil {
 			err = c.settle(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Warn("the broker could not be told what this application produces and reads: will try again", "error", err)
+			if !errors.Is(err, transport.ErrDeclared) { // which is told of
+				log.Warn("the broker could not be told what this application produces and reads: will try again", "error", err)
+			}
 			pause = min(max(2*pause, 100*time.Millisecond), longestGap)
 			timer.Reset(pause)
 			continue
 		}
-		timer.Reset(time.Hour) // it may have lost it without our knowing
-		c.node.Rescan()
+		timer.Reset(declareEvery) // it may have lost it without our knowing, or another application claim what it has lost
+		if pause = 0; !routine {
+			c.node.Rescan()
+		}
 	}
 }
 

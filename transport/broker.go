@@ -134,7 +134,8 @@ type Wanted struct {
 // Registrations say who produces a category and who reads it, for all applications that share the broker.
 type Registrations interface {
 	// Declare compares what an application declares with what the broker holds, and adds it, by compare-and-set. Everything that does not agree is an error
-	// ([*DeclaredError], several joined), and nothing is changed then. It is called at each start, and again whenever the broker lost its memory.
+	// ([*DeclaredError], several joined), and nothing is changed then. It is called at each start, again whenever the broker lost its memory, and once a minute or so: where two stores
+	// produce one category, for what the broker has lost somebody else may have claimed, both are to learn of it.
 	Declare(ctx context.Context, d Declared) error
 	// Subscribers gives the registered subscribers of categories, by category, in order of name.
 	Subscribers(ctx context.Context, categories []string) (map[string][]Subscriber, error)
@@ -147,6 +148,9 @@ type Declared struct {
 	StoreID     string // of the store that it works on, which is not to be the producer of a category that is declared without one
 	Categories  []Produced
 	Subscribers []Subscriber
+	// Running: it goes on producing its categories, whatever the broker says. Where that has another store for one of them, its Declare is refused as well, for as long as this one is
+	// declared again and again and for a minute after, whichever of the two came first.
+	Running bool
 }
 
 // Produced describes a category.

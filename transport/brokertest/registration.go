@@ -3,6 +3,7 @@ package brokertest
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/keyhold/keyhold/transport"
 )
@@ -122,6 +123,23 @@ var registrations = []check{
 				{Name: "audit", Category: "order", StoreID: "b", Kind: "handler"},
 			},
 		}, 3)
+	}},
+	{"Of two stores that produce a category, for the broker had forgotten the first, both are told", func(s *suite) {
+		category := func(id string, running bool) transport.Declared {
+			return transport.Declared{StoreID: id, Running: running, Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: id}}}
+		}
+		s.must("the first", s.Broker.Declare(s.Context(), category("a", false)))
+		s.refused(category("b", false), 1)
+		s.must("the first again: one that was refused at its start does not go on", s.Broker.Declare(s.Context(), category("a", true)))
+		s.Forget(s.T)
+		s.must("the second", s.Broker.Declare(s.Context(), category("b", false)))
+		s.must("a reader", s.Broker.Declare(s.Context(), transport.Declared{StoreID: "c", Categories: []transport.Produced{{Category: "order", KeyField: "id"}}}))
+		s.refused(category("a", true), 1)
+		s.refused(category("b", true), 1)
+		s.refused(category("a", true), 1)
+		s.must("the reader again", s.Broker.Declare(s.Context(), transport.Declared{StoreID: "c", Categories: []transport.Produced{{Category: "order", KeyField: "id"}}}))
+		s.Pass(s.T, 2*time.Minute)
+		s.must("the second, when the first has given up", s.Broker.Declare(s.Context(), category("b", true)))
 	}},
 	{"Of two that disagree and declare at once, one is refused", func(s *suite) {
 		nodes := []Leasing{s.Broker, s.other()}

@@ -49,6 +49,7 @@ type contents struct {
 	busy        map[string]set // keys by subscriber
 	halted      map[string]set
 	categories  map[string]transport.Produced
+	claims      map[string]claim // by category
 	subscribers map[subscription]transport.Subscriber
 	members     map[string]member // by id
 	wanted      map[place]transport.Wanted
@@ -116,7 +117,7 @@ func newContents() contents {
 	return contents{
 		units: make(map[event.Unit]*lease), streams: make(map[event.LaneRef]*stream),
 		index: make(map[string]set), busy: make(map[string]set), halted: make(map[string]set),
-		categories: make(map[string]transport.Produced), subscribers: make(map[subscription]transport.Subscriber),
+		categories: make(map[string]transport.Produced), claims: make(map[string]claim), subscribers: make(map[subscription]transport.Subscriber),
 		members: make(map[string]member), wanted: make(map[place]transport.Wanted), served: make(map[place]*run),
 		sources: make(map[sourceName]*source),
 	}

@@ -131,6 +131,7 @@ func (b *Broker) Declare(ctx context.Context, d transport.Declared) error {
 		var faults []error
 		for i := range d.Categories {
 			faults = append(faults, b.disagreesOn(&d.Categories[i], d.StoreID)...)
+			faults = append(faults, b.claimed(&d.Categories[i], &d)...)
 		}
 		for i := range d.Subscribers {
 			faults = append(faults, b.disagreesWith(&d.Subscribers[i])...)
@@ -188,6 +189,31 @@ func (s *Server) disagreesOn(c *transport.Produced, own string) []error {
 		fault("events of another application than that of store "+own, "store "+held.StoreID, "what a store produces is its own")
 	}
 	return faults
+}
+
+// claimed notes that a store goes on producing a category that another one has, and finds such a note.
+func (s *Server) claimed(c *transport.Produced, d *transport.Declared) []error {
+	if c.StoreID != d.StoreID {
+		return nil
+	}
+	if held := s.mu.categories[c.Category].StoreID; held != "" && held != c.StoreID {
+		if d.Running {
+			s.mu.claims[c.Category] = claim{c.StoreID, s.now()}
+		}
+		return nil // which is told already
+	}
+	by, known := s.mu.claims[c.Category]
+	if !known || by.store == c.StoreID || s.now()-by.at >= time.Minute {
+		return nil
+	}
+	return []error{&transport.DeclaredError{What: "category " + c.Category, Ours: "store " + c.StoreID, Theirs: "store " + by.store + " as well, which runs",
+		Remedy: "one store produces a category: give the other one another name"}}
+}
+
+// claim is that a store goes on producing what another one has.
+type claim struct {
+	store string
+	at    time.Duration
 }
 
 // disagreesWith compares a subscriber with those of its name.

@@ -24,6 +24,7 @@ const (
 	fieldKeeper    = "store"
 	fieldSort      = "kind"
 	categoryPrefix = "category:" // of a subscriber's fields: one for each category that it reads
+	claimPrefix    = "claimed "  // of a store in an answer
 	noKey          = "-"         // "" means that nothing is known; no field of a message has this name
 )
 
@@ -32,7 +33,11 @@ type declaration struct {
 	hash, field, value string
 	conflict           func(theirs string) *transport.DeclaredError // nil: the value counts, whatever is there
 	not                bool                                         // it must not be that value
+	claimed            bool                                         // where it has another value, whoever declares may go on all the same, and say so
 }
+
+// claimFor is for how long it counts that somebody goes on producing what the broker has another producer for: those that do say so more often.
+const claimFor = time.Minute
 
 // Declare implements [transport.Registrations]. On a Cluster, where hashes are on different servers, everything is compared before anything is set; another program that
 // declares the contrary in between makes it an error all the same, with some of it set.
@@ -60,11 +65,11 @@ func (t *Transport) Declare(ctx context.Context, d transport.Declared) error {
 		return nil
 	}
 	if c.servers.cluster {
-		if err := c.declare(ctx, "look", all); err != nil {
+		if err := c.declare(ctx, "look", d.Running, all); err != nil {
 			return err
 		}
 	}
-	if err := c.declare(ctx, "set", all); err != nil {
+	if err := c.declare(ctx, "set", d.Running, all); err != nil {
 		return err
 	}
 	for _, p := range d.Categories {
@@ -113,7 +118,10 @@ func (c *connection) declareCategory(p *transport.Produced, own string) ([]decla
 		{hash: hash, field: fieldKeyField, value: key, conflict: conflict(showKey(key), showKey, "all programs must declare the same key, for it decides what is in order with what")},
 		{hash: hash, field: fieldBuckets, value: buckets, conflict: conflict(buckets+" buckets", func(s string) string { return s + " buckets" },
 			"all programs must declare the same number, for it decides what is in order with what")},
-		{hash: hash, field: fieldProducer, value: p.StoreID, conflict: conflict("store "+p.StoreID, func(s string) string {
+		{hash: hash, field: fieldProducer, value: p.StoreID, claimed: p.StoreID == own, conflict: conflict("store "+p.StoreID, func(s string) string {
+			if other, is := strings.CutPrefix(s, claimPrefix); is {
+				return "store " + other + " as well, which runs and publishes into the same streams"
+			}
 			if s == transport.PolledStore {
 				return "programs that are no application as the producers (Polled)"
 			}
@@ -168,8 +176,12 @@ func (c *connection) declareSubscriber(s *transport.Subscriber) ([]declaration, 
 }
 
 // declare looks or sets, in one call, or on a Cluster in one for each hash.
-func (c *connection) declare(ctx context.Context, what string, all []declaration) error {
+func (c *connection) declare(ctx context.Context, what string, running bool, all []declaration) error {
 	groups, calls := [][]declaration{all}, []*call{}
+	claims := 0
+	if running {
+		claims = 1
+	}
 	if c.servers.cluster {
 		groups = groups[:0]
 		at := make(map[string]int)
@@ -183,7 +195,7 @@ func (c *connection) declare(ctx context.Context, what string, all []declaration
 		}
 	}
 	for _, group := range groups {
-		one := &call{script: scriptDeclare, args: []any{what}}
+		one := &call{script: scriptDeclare, args: []any{what, claimFor.Milliseconds(), claims}}
 		places := make(map[string]int)
 		for _, d := range group {
 			if places[d.hash] == 0 {
@@ -196,6 +208,8 @@ func (c *connection) declare(ctx context.Context, what string, all []declaration
 				counts = 2
 			case d.conflict == nil:
 				counts = 1
+			case d.claimed:
+				counts = 3
 			}
 			one.args = append(one.args, places[d.hash], d.field, d.value, counts)
 		}

@@ -135,6 +135,11 @@ func (w *scene) pass(t *testing.T, d time.Duration) {
 					w.do(t, "HSET", key, all[i], fmt.Sprintf("%s %s %d", held[0], held[1], earlier(t, held[2], ms)))
 				}
 			}
+		case strings.HasSuffix(key, ":__category__"):
+			if claim, is := w.do(t, "HGET", key, "store:claim").(string); is {
+				store, at, _ := strings.Cut(claim, " ")
+				w.do(t, "HSET", key, "store:claim", fmt.Sprintf("%s %d", store, earlier(t, at, ms)))
+			}
 		case strings.HasSuffix(key, ":__members__") && w.do(t, "EXISTS", key) == int64(1):
 			all := w.do(t, "HGETALL", key).([]any)
 			for i := 0; i < len(all); i += 2 {
