@@ -15,7 +15,6 @@
 // makes nobody lose a unit.
 //
 // Asks go from any node to the one that has the entity through a [Router]. It knows nothing that the members do not say, but for exceptions: entities that another member has than the one that
-// ranks first. Whoever is asked wrongly says so, and the ask goes on.
-//
-// Reading order: placement.go, contest.go, members.go, node.go, beat.go, hearing.go, scan.go, parts.go; then route.go, which is pure, owners.go, router.go.
+// ranks first. Whoever is asked //
+// Reading order: placement.go, contest.go, members.go, node.go, beat.go, hearing.go, scan.go, parts.go; then route.go, which is pure, owners.go, router.go; client.go, learn.go.
 package cluster

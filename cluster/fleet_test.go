@@ -48,9 +48,9 @@ type station struct {
 	name  string
 	peers *peertest.Peers
 
-	remembered, redirected, repeated, gaveUp, asked atomic.Int64
-	placement                                       atomic.Pointer[cluster.Placement]
-	before                                          func(q transport.PeerAsk) error // each ask, if set
+	remembered, redirected, repeated, gaveUp, asked, looked atomic.Int64
+	placement                                               atomic.Pointer[cluster.Placement]
+	before                                                  func(q transport.PeerAsk) error // each ask, if set
 }
 
 func seed(t *testing.T) uint64 {
@@ -206,8 +206,9 @@ func (a answering) Tell(ctx context.Context, q transport.PeerAsk) error {
 	return err
 }
 func (answering) Wake([]event.Unit) {}
-func (answering) Status(context.Context) (transport.PeerStatus, error) {
-	return transport.PeerStatus{}, nil
+func (a answering) Status(context.Context) (transport.PeerStatus, error) {
+	a.s.looked.Add(1)
+	return transport.PeerStatus{Members: a.s.placement.Load().Members()}, nil
 }
 
 // times says how often an ask was done.
@@ -219,19 +220,59 @@ func (w *fleet) times(what string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
+// asker is a router, or a client.
+type asker interface {
+	Ask(ctx context.Context, q transport.PeerAsk, hint transport.PeerOwner) (transport.PeerReply, error)
+}
+
 // ask asks once, and gives who answered, and how long it took.
-func (s *station) ask(t *testing.T, q transport.PeerAsk) (by string, took time.Duration, fault *transport.PeerError) {
+func ask(t *testing.T, from asker, q transport.PeerAsk) (by string, took time.Duration, fault *transport.PeerError) {
 	t.Helper()
 	begun := time.Now()
-	reply, err := s.Ask(t.Context(), q, transport.PeerOwner{})
+	reply, err := from.Ask(t.Context(), q, transport.PeerOwner{})
 	if err != nil && !errors.As(err, &fault) {
-		t.Fatalf("the error is no peer's: %v", err)
+		t.Errorf("the error is no peer's: %v", err)
 	}
 	return reply.Type, time.Since(begun), fault
 }
 
+func (s *station) ask(t *testing.T, q transport.PeerAsk) (by string, took time.Duration, fault *transport.PeerError) {
+	t.Helper()
+	return ask(t, s, q)
+}
+
 func asking(i int) transport.PeerAsk {
 	return transport.PeerAsk{To: event.Unit{Name: "order", Key: strconv.Itoa(i)}, Type: fmt.Sprint("ask-", i)}
+}
+
+// looks says how often any node was asked who the members are.
+func (w *fleet) looks() (n int64) {
+	for _, s := range w.nodes {
+		n += s.looked.Load()
+	}
+	return n
+}
+
+// client gives a client that knows these addresses.
+func (w *fleet) client(cfg cluster.ClientConfig, nodes ...string) *cluster.Client {
+	w.t.Helper()
+	cfg.Nodes, cfg.TTL = nodes, fleetTTL
+	if cfg.Peers == nil {
+		cfg.Peers = w.net.Peers("client", peertest.Limits{})
+	}
+	c, err := cluster.NewClient(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := c.Stop(context.Background()); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return c
 }
 
 // elapse lets virtual time go by, of one goroutine among several.

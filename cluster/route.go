@@ -55,11 +55,11 @@ type tries struct {
 type sight struct {
 	field
 	now    time.Time
-	known  transport.PeerOwner // who is remembered to have the entity; zero = nobody
-	over   error               // why the time of the ask is over; nil = it is not
-	shut   bool                // this process asks nobody any more
-	lost   string              // why no member is known, where none is; may be ""
-	jitter float64             // from 0 to 1, drawn anew each time
+	known  transport.PeerOwner  // who is remembered to have the entity; zero = nobody
+	over   error                // why the time of the ask is over; nil = it is not
+	shut   bool                 // this process asks nobody any more
+	lost   *transport.PeerError // why no member is known, where none is; nil = that is not known
+	jitter float64              // from 0 to 1, drawn anew each time
 }
 
 // step is what to do next: ask, rest, or, with neither, give up with err.
@@ -231,8 +231,12 @@ func (r *route) next(s *sight) step {
 func (r *route) nobody(s *sight) step {
 	o := s.outlook(r.unit)
 	switch {
+	case s.shut:
+		return r.fail(s, notRunning())
+	case len(s.members) == 0 && s.lost != nil && s.lost.Code == transport.PeerDenied: // by all: it is not a matter of time
+		return r.fail(s, s.lost)
 	case len(s.members) == 0:
-		r.last = &transport.PeerError{Code: transport.PeerUnavailable, Text: cmp.Or(s.lost, "no member is known yet")}
+		r.last = cmp.Or(s.lost, &transport.PeerError{Code: transport.PeerUnavailable, Text: "no member is known yet"})
 	case o.run == 0 && s.now.Sub(r.began) >= r.ttl/5:
 		return r.fail(s, unknownKind(r.unit, s.Members()))
 	case o.run == 0: // it may be about to start

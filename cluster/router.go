@@ -52,10 +52,10 @@ type RouterObserver struct {
 // end is a [*transport.PeerError].
 type Router struct {
 	cfg    RouterConfig
-	near   func() string // an address at which this process is reached, or reaches others; "" = not known
-	shut   func() bool   // it asks nobody any more
-	missed func()        // somebody could not be asked, or nobody is known
-	lost   func() string // why no member is known; "" = not known
+	near   func() string               // an address at which this process is reached, or reaches others; "" = not known
+	shut   func() bool                 // it asks nobody any more
+	missed func()                      // somebody could not be asked, or nobody is known
+	lost   func() *transport.PeerError // why no member is known; nil = not known
 
 	mu struct {
 		sync.Mutex
@@ -86,7 +86,7 @@ func NewRouter(cfg RouterConfig) (*Router, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
-	r := &Router{cfg: cfg, near: cfg.Peers.Address, missed: func() {}, lost: func() string { return "" }}
+	r := &Router{cfg: cfg, near: cfg.Peers.Address, missed: func() {}, lost: func() *transport.PeerError { return nil }}
 	r.shut = func() bool { return cfg.Self != "" && cfg.Peers.Address() == "" }
 	r.mu.owners = newOwners(cfg.Owners)
 	return r, nil
@@ -177,12 +177,9 @@ func (r *Router) carry(ctx context.Context, q *transport.PeerAsk, hint transport
 
 // sight is what is known at this moment.
 func (r *Router) sight(u event.Unit) sight {
-	s := sight{field: field{Placement: r.cfg.Placement(), self: r.cfg.Self}, now: r.cfg.Now(), shut: r.shut(), jitter: r.cfg.Rand()}
+	s := sight{field: field{Placement: r.cfg.Placement(), self: r.cfg.Self, far: r.isFar()}, now: r.cfg.Now(), shut: r.shut(), jitter: r.cfg.Rand()}
 	if s.Placement == nil {
 		s.Placement = new(Placement)
-	}
-	if near := r.near(); near != "" {
-		s.far = !isLoopback(near)
 	}
 	if len(s.members) == 0 {
 		s.lost = r.lost()
@@ -191,6 +188,12 @@ func (r *Router) sight(u event.Unit) sight {
 	defer r.mu.Unlock()
 	s.known = r.mu.owners.find(u, &s.field, s.now)
 	return s
+}
+
+// isFar reports whether this process is known to be reached, or to reach others, from host to host.
+func (r *Router) isFar() bool {
+	near := r.near()
+	return near != "" && !isLoopback(near)
 }
 
 func (r *Router) remember(u event.Unit, s *sight, st *step) {

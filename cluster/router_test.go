@@ -396,13 +396,13 @@ func TestWhatIsWrongWithARouterIsSaid(t *testing.T) {
 // are done once at most.
 func TestAsksAmongFaults(t *testing.T) {
 	fleetOf(t, func(t *testing.T, w *fleet) {
-		client := w.open("client", false)
+		client := w.open("station", false)
 		w.tell()
 		w.net.Delay(0, 20*time.Millisecond)
 		w.net.Lose(0.05)
 		var wg sync.WaitGroup
 		var failed, unknown atomic.Int64
-		from := []*station{client, w.nodes["a"], w.nodes["b"]}
+		from := []asker{client, w.nodes["a"], w.nodes["b"], w.client(cluster.ClientConfig{}, "d:7000", "a:7000")}
 		for i := range 200 {
 			wg.Go(func() {
 				elapse(t, time.Duration(i)*100*time.Millisecond)
@@ -410,7 +410,7 @@ func TestAsksAmongFaults(t *testing.T) {
 				if i%2 == 0 {
 					q.CommandID = q.Type
 				}
-				_, took, fault := from[i%3].ask(t, q)
+				_, took, fault := ask(t, from[i/2%4], q)
 				n := w.times(q.Type)
 				switch {
 				case took > 2*fleetTTL+peertest.Silence+peertest.ConnectTime:
@@ -438,7 +438,7 @@ func TestAsksAmongFaults(t *testing.T) {
 		w.kill("d")
 		elapse(t, time.Second)
 		w.tell()
-		w.net.Partition([]string{"c"}, []string{"a", "b", "client", "e"})
+		w.net.Partition([]string{"c"}, []string{"a", "b", "station", "client", "e"})
 		elapse(t, 4*time.Second)
 		w.net.Heal()
 		wg.Wait()
