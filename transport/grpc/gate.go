@@ -42,6 +42,12 @@ func (g *gate) shut() {
 	}
 }
 
+func (g *gate) isShut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.shut
+}
+
 func (g *gate) inside() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

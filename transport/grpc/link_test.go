@@ -1,6 +1,8 @@
 package grpc_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"sync"
@@ -47,6 +49,21 @@ func TestABrokenLinkIsNoticedOnBothSides(t *testing.T) {
 		_, err := a.Status(limit(t), way.Addr())
 		return err == nil
 	})
+}
+
+func TestAStopInGoodOrderIsNoError(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	p := grpc.New(grpc.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := p.Start(t.Context(), transport.PeerIdentity{}, echo{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("it logged: %s", &log)
+	}
 }
 
 // Of the two sides only the caller can notice this one: the other sends nothing, and closes nothing.

@@ -107,7 +107,7 @@ func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transpo
 	r.work.Go(r.sweep)
 	if r.server != nil {
 		r.work.Go(func(context.Context) {
-			if err := r.server.Serve(r.listener); err != nil {
+			if err := r.server.Serve(r.listener); err != nil && !r.gate.isShut() {
 				c.Logger.Error("node service: it does not listen any more", "address", r.address, "error", err)
 			}
 		})
