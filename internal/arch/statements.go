@@ -40,6 +40,7 @@ var sleepers = []exception{
 	{"internal/child/child_test.go", "looks at what the system says of processes, which send no signals to a test"},
 	{"guarantees/parallel_test.go", "behaviors whose work takes time, side by side: the clock on the wall is what is judged"},
 	{"docs/guide/first_program_test.go", "follows a page: looks from outside at a program that a newcomer would write, and which sends no signals"},
+	{"docs/guide/cluster_test.go", "looks at what nodes have heard of one another, as an operator does; they send no signals to a test"},
 	{"guarantees/desk_test.go", "looks from outside at what processes do that are killed meanwhile; they send no signals"},
 	{"transport/peertest/network.go", "delays what passes: that is what it is for"},
 	{"keyholdtest/kit.go", "lets virtual time pass, and refuses where time is real"},

@@ -71,7 +71,12 @@ func client(db *sql.DB) http.HandlerFunc {
 		return v, err
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusNotFound)(read(r.Context(), r.PathValue("id")))
+		v, err := read(r.Context(), r.PathValue("id"))
+		if err != nil { // which says more of the database than callers need
+			unavailable(w, "the database cannot be read")
+			return
+		}
+		reply(w, http.StatusNotFound)(v, nil)
 	}
 }
 
@@ -84,8 +89,7 @@ func reply(w http.ResponseWriter, no int) func(v any, err error) {
 		case errors.Is(err, keyhold.ErrBadKey):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case keyhold.Retryable(err):
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			unavailable(w, err.Error())
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
@@ -93,4 +97,10 @@ func reply(w http.ResponseWriter, no int) func(v any, err error) {
 			_ = json.NewEncoder(w).Encode(v) // a client that is gone wants no answer
 		}
 	}
+}
+
+// unavailable has a caller ask again.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, why, http.StatusServiceUnavailable)
 }

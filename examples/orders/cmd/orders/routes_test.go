@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -72,6 +73,21 @@ func TestAShopThatIsClosedSaysTryAgain(t *testing.T) {
 	w := httptest.NewRecorder()
 	routes(app, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/orders/o-1", nil))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// What the database says of itself, its host and user among it, is no caller's business.
+func TestAClientThatCannotBeReadIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", "postgres://secret@127.0.0.1:1/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	w := httptest.NewRecorder()
+	routes(keyhold.New(keyhold.Config{}), db).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/clients/c-3", nil))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
