@@ -1,5 +1,5 @@
 // Command postgres measures what runs on PostgreSQL, alone and with Redis, beside the same rows written by bare transactions through the same pool, in
-// turns: units of work, commands up to the effect that a handler commits, and how soon another node goes on after one is gone. It starts its own servers.
+// turns: units of work, commands up to the effect that a handler commits, and how soon another node goes on after one is gone, or has come. It starts its own servers.
 //
 //	go run ./cmd/postgres -for 3s -rounds 5 -json postgres.json
 package main
@@ -32,7 +32,7 @@ type settings struct {
 var parts = []struct {
 	name    string
 	measure func(context.Context, *settings) error
-}{{"work", work}, {"ship", ship}, {"kill", killed.failover}, {"stop", stopped.failover}, {"inside", inside.failover}, {"planned", planned.failover}}
+}{{"work", work}, {"ship", ship}, {"kill", killed.failover}, {"stop", stopped.failover}, {"inside", inside.failover}, {"planned", planned.failover}, {"joins", joins}}
 
 // quiet tells of what went wrong alone.
 var quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 5, "in which everything is measured in turns")
 	flag.BoolVar(&s.fsync, "fsync", true, "the server writes to the disk at each commit, as in production")
 	out := flag.String("json", "", "file for the results as JSON")
-	only := flag.String("only", "", "of work, ship, kill, stop, inside and planned, with commas between; all if empty")
+	only := flag.String("only", "", "of work, ship, kill, stop, inside, planned and joins, with commas between; all if empty")
 	profile := flag.String("cpuprofile", "", "file for a profile of this program")
 	flag.Parse()
 	if err := run(&s, *out, *only, *profile); err != nil {
