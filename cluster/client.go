@@ -56,11 +56,11 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		runs    bool                 // between Start and Stop
-		due     time.Time            // when the members are to be learned anew
-		from    string               // the address that told of them last
-		why     *transport.PeerError // why nobody has told of them, the last time; nil = somebody has
-		learned chan struct{}        // closed after the look that is the next to end
+		runs bool                 // between Start and Stop
+		due  time.Time            // when the members are to be learned anew
+		from string               // the address that told of them last
+		why  *transport.PeerError // why nobody has told of them, the last time; nil = somebody has
+		next chan struct{}        // closed after the look that is the next to begin
 	}
 }
 
@@ -88,7 +88,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.Rand = rand.Float64
 	}
 	c := &Client{cfg: cfg, stir: make(chan struct{}, 1)}
-	c.mu.learned = make(chan struct{})
+	c.mu.next = make(chan struct{})
 	var err error
 	c.router, err = NewRouter(RouterConfig{Peers: cfg.Peers, Placement: c.placement.Load, TTL: cfg.TTL, Owners: cfg.Owners, Observer: cfg.Observer, Now: cfg.Now, Rand: cfg.Rand})
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *Client) Tell(ctx context.Context, q transport.PeerAsk, hint transport.P
 // Members asks who the members are, now, in order of name. The error says which addresses were tried, and why each of them has failed: to find out, at a start, whether anybody is there.
 func (c *Client) Members(ctx context.Context) ([]transport.Member, error) {
 	c.mu.Lock()
-	runs, learned := c.mu.runs, c.mu.learned
+	runs, learned := c.mu.runs, c.mu.next
 	c.mu.Unlock()
 	if !runs {
 		return nil, fmt.Errorf("members: %w", notRunning())

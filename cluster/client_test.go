@@ -94,6 +94,31 @@ func TestAClientThatFindsNobodySaysSo(t *testing.T) {
 	})
 }
 
+func TestAFindThatHangsIsNotWaitedForLong(t *testing.T) {
+	fleetOf(t, func(t *testing.T, w *fleet) {
+		c := w.client(cluster.ClientConfig{Find: func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, context.Cause(ctx) }})
+		begun := time.Now()
+		if _, err := c.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "Find: context deadline exceeded") || time.Since(begun) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// What is under way when somebody asks may be older than the question.
+func TestAClientGivesTheMembersOfNow(t *testing.T) {
+	fleetOf(t, func(t *testing.T, w *fleet) {
+		c := w.client(cluster.ClientConfig{}, "a:7000")
+		w.net.Delay(400*time.Millisecond, 400*time.Millisecond)
+		go c.Members(t.Context())
+		elapse(t, 500*time.Millisecond) // the answer is under way
+		w.join("b")
+		w.tell()
+		if all, err := c.Members(t.Context()); err != nil || len(all) != 2 {
+			t.Errorf("%v: %v", all, err)
+		}
+	}, "a")
+}
+
 // A node that does not answer holds up the question for others for a moment only.
 func TestAClientDoesNotWaitLongForOneNode(t *testing.T) {
 	fleetOf(t, func(t *testing.T, w *fleet) {

@@ -18,7 +18,7 @@ type field struct {
 
 // canAsk reports whether a member can be asked from here.
 func (f *field) canAsk(m *transport.Member) bool {
-	return m.ID == f.self || f.reaches(m.Address)
+	return f.self != "" && m.ID == f.self || f.reaches(m.Address)
 }
 
 func (f *field) reaches(address string) bool {

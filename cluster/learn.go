@@ -13,23 +13,34 @@ import (
 
 // learn looks for members whenever it is stirred, with a distance between two looks.
 func (c *Client) learn(ctx context.Context) {
-	defer c.tellLearned() // who waits is not left waiting
+	defer func() { close(c.begin()) }() // who waits is not left waiting
 	for failed := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.stir:
 		}
+		done := c.begin()
 		if c.look(ctx, min(firstPatience<<min(failed, 8), mostPatience)) {
 			failed = 0
 		} else {
 			failed++
 		}
+		close(done)
 		between := min(leastBetween<<min(failed, 8), mostBetween)
 		if pause(ctx, between-time.Duration(c.cfg.Rand()*float64(between)/2)) != nil {
 			return
 		}
 	}
+}
+
+// begin gives what is to be closed after the look that begins. Whoever asks from now on waits for another one: what this one brings may be older than the question.
+func (c *Client) begin() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := c.mu.next
+	c.mu.next = make(chan struct{})
+	return done
 }
 
 // look asks one node after the other who the members are, until one says so: those that are known, then those that it began with.
@@ -39,7 +50,7 @@ func (c *Client) look(ctx context.Context, patience time.Duration) bool {
 		if some == nil {
 			continue
 		}
-		addresses, err := some(ctx)
+		addresses, err := find(ctx, some, patience)
 		if err != nil {
 			in.say("Find", &transport.PeerError{Code: transport.PeerUnavailable, Text: err.Error(), Err: err})
 		}
@@ -79,7 +90,15 @@ func (c *Client) known(context.Context) ([]string, error) {
 	return at, nil
 }
 
-func (c *Client) given(context.Context) ([]string, error) { return slices.Clone(c.cfg.Nodes), nil }
+func (c *Client) given(context.Context) ([]string, error) { return c.cfg.Nodes, nil }
+
+// find gives addresses, the caller's own, for so long at most.
+func find(ctx context.Context, some func(context.Context) ([]string, error), patience time.Duration) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	addresses, err := some(ctx)
+	return slices.Clone(addresses), err
+}
 
 // status asks one node.
 func (c *Client) status(ctx context.Context, address string, patience time.Duration) ([]transport.Member, *transport.PeerError) {
@@ -105,7 +124,6 @@ func (c *Client) found(from string, members []transport.Member) {
 	c.mu.from, c.mu.why = from, nil
 	c.mu.due = c.cfg.Now().Add(r*3/4 + time.Duration(c.cfg.Rand()*float64(r)/2))
 	c.mu.Unlock()
-	c.tellLearned()
 }
 
 // foundNobody keeps the members as they were: that nobody answers does not make them others.
@@ -117,14 +135,6 @@ func (c *Client) foundNobody(why *transport.PeerError) {
 	if first {
 		c.cfg.Logger.Warn("no node says who the members are: will try again while asks are made", "error", why)
 	}
-	c.tellLearned()
-}
-
-func (c *Client) tellLearned() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.mu.learned)
-	c.mu.learned = make(chan struct{})
 }
 
 // vain is what came of addresses of which none answered.
