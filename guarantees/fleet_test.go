@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/netns"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/internal/proxy"
 	"github.com/keyhold/keyhold/internal/redisserver"
@@ -28,11 +29,13 @@ type fleet struct {
 	t        *testing.T
 	random   *rand.Rand
 	settings settings
+	seed     uint64
 	postgres *postgresserver.Server
-	database string // URL, past whatever stands before the server
+	database string // URL for nodes, past whatever stands before the server
 	redis    *redisserver.Server
-	front    *proxy.Proxy // before redis
+	front    *proxy.Proxy // before redis; nil where nodes are on hosts
 	renewals map[string]*proxy.Proxy
+	hosts    map[string]*netns.Host // of nodes, where they are on hosts
 	marks    *marks
 	acks     string
 	nodes    map[string]*node
@@ -50,44 +53,69 @@ type settings struct {
 	local       bool // one node, without a broker
 	blind       bool // see rash
 	hasty       bool
+	cluster     bool  // gossip is as quick as it can be
+	grid        *grid // nodes are on hosts of their own; nil = all on this machine
 }
 
 // newFleet prepares servers; nodes are added by [fleet.add]. Where a server's program is missing the test is skipped, or fails in CI.
 func newFleet(t *testing.T, s settings) *fleet {
 	t.Helper()
 	s.ttl, s.idle = cmp.Or(s.ttl, 2*time.Second), cmp.Or(s.idle, 2*time.Second)
-	f := &fleet{t: t, settings: s, renewals: map[string]*proxy.Proxy{}, nodes: map[string]*node{}, acks: filepath.Join(t.TempDir(), "acks")}
+	f := &fleet{t: t, settings: s, renewals: map[string]*proxy.Proxy{}, hosts: map[string]*netns.Host{}, nodes: map[string]*node{}, acks: filepath.Join(t.TempDir(), "acks")}
 	seed := uint64(time.Now().UnixNano())
 	if given, err := strconv.ParseUint(os.Getenv("KEYHOLD_SEED"), 10, 64); err == nil {
 		seed = given
 	}
 	t.Logf("KEYHOLD_SEED=%d", seed)
+	f.seed = seed
 	f.random = rand.New(rand.NewPCG(seed, 0))
+	f.marks = openMarks(redisserver.Run(t, redisserver.Options{}).Socket())
+	t.Cleanup(f.marks.close)
+	if s.grid != nil {
+		f.postgres, f.redis = s.grid.postgres, s.grid.newRedis(t, s.redis)
+		f.database = onNetwork(f.postgres.Database(t), s.grid.at(postgresNet, f.postgres.Addr()))
+		return f
+	}
 	if f.postgres = postgresserver.Shared(t); s.ownPostgres {
 		f.postgres = postgresserver.Run(t, postgresserver.Options{})
 	}
 	f.database = f.postgres.Database(t)
 	f.redis = redisserver.Run(t, s.redis)
 	f.front = proxy.Run(t, f.redis.Addr())
-	f.marks = openMarks(redisserver.Run(t, redisserver.Options{}).Addr())
-	t.Cleanup(f.marks.close)
 	return f
 }
 
 // spec is what a node of the fleet is told.
 func (f *fleet) spec(name string) nodeSpec {
-	if f.renewals[name] == nil {
-		f.renewals[name] = proxy.Run(f.t, f.front.Addr())
-	}
 	spec := nodeSpec{
-		Name: name, Postgres: f.database, Redis: f.front.Addr(), Renewals: f.renewals[name].Addr(), Marks: f.marks.client.Options().Addr, Acks: f.acks,
+		Name: name, Postgres: f.database, Marks: f.marks.client.Options().Addr, Acks: f.acks,
 		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Polled: f.settings.polled, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
 		Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
-	if f.settings.local {
-		spec.Redis, spec.Renewals = "", ""
+	switch {
+	case f.settings.local:
+	case f.settings.grid != nil:
+		h := f.host(name)
+		spec.Redis = f.settings.grid.at(redisNet, f.redis.Addr())
+		spec.Gossip, spec.Peers = fmt.Sprint(h.Addr(gossipNet), ":7946"), fmt.Sprint(h.Addr(peersNet), ":7947")
+	default:
+		if f.renewals[name] == nil {
+			f.renewals[name] = proxy.Run(f.t, f.front.Addr())
+		}
+		spec.Redis, spec.Renewals = f.front.Addr(), f.renewals[name].Addr()
+		if f.settings.cluster {
+			spec.Gossip, spec.Peers = "127.0.0.1:0", "127.0.0.1:0"
+		}
 	}
 	return spec
+}
+
+// newNode is a node that does not run yet.
+func (f *fleet) newNode(name string) *node {
+	f.t.Helper()
+	n := newNode(f.t, f.spec(name))
+	n.host = f.hosts[name]
+	return n
 }
 
 // add starts nodes, all at once, and waits until they have units: a Redis that has just been made might be one that forgot, so it grants
@@ -95,7 +123,7 @@ func (f *fleet) spec(name string) nodeSpec {
 func (f *fleet) add(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
-		f.nodes[name] = newNode(f.t, f.spec(name))
+		f.nodes[name] = f.newNode(name)
 		if err := f.nodes[name].launch(); err != nil {
 			f.t.Fatal(err)
 		}
@@ -191,6 +219,7 @@ type effectRow struct {
 	sequence                                 event.Sequence
 	number                                   int
 	generation                               event.Generation
+	committed                                time.Time
 }
 
 // of is the order to which the row belongs.
@@ -198,20 +227,25 @@ func (e effectRow) of() string { return e.handler + "/" + e.client + " " + e.lan
 
 // effects gives the rows in the order of their commits.
 func (f *fleet) effects() (all []effectRow, err error) {
+	return selected(f, func(r pgx.CollectableRow) (e effectRow, err error) {
+		return e, r.Scan(&e.handler, &e.client, &e.lane, &e.event, &e.kind, &e.node, &e.sequence, &e.number, &e.generation, &e.committed)
+	}, `SELECT handler, client, lane, event, type, node, sequence, number, generation, pg_xact_commit_timestamp(xmin) AS committed FROM effects ORDER BY committed, n`)
+}
+
+// selected asks the database, by a way that no fault of a test is on.
+func selected[T any](f *fleet, scan func(pgx.CollectableRow) (T, error), sql string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
-	c, err := pgx.Connect(ctx, f.database)
+	c, err := f.postgres.Connect(ctx, databaseOf(f.database))
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close(ctx)
-	rows, err := c.Query(ctx, `SELECT handler, client, lane, event, type, node, sequence, number, generation FROM effects ORDER BY pg_xact_commit_timestamp(xmin), n`)
+	rows, err := c.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (e effectRow, err error) {
-		return e, r.Scan(&e.handler, &e.client, &e.lane, &e.event, &e.kind, &e.node, &e.sequence, &e.number, &e.generation)
-	})
+	return pgx.CollectRows(rows, scan)
 }
 
 // numbers gives the numbers of one handler and client, in the order of their commits.
@@ -284,10 +318,11 @@ func (f *fleet) drained(within time.Duration, tails map[string]event.Sequence) {
 type judgement struct {
 	verdict
 	Late, Backwards, Skipped int
+	Regressed                int // commits at a generation below that of an earlier one
 }
 
 func (j judgement) String() string {
-	return fmt.Sprintf("%v late=%d backwards=%d skipped=%d", j.verdict, j.Late, j.Backwards, j.Skipped)
+	return fmt.Sprintf("%v regressed=%d late=%d backwards=%d skipped=%d", j.verdict, j.Regressed, j.Late, j.Backwards, j.Skipped)
 }
 
 // judge compares the effects, the marks and what was acknowledged with what the store holds.
@@ -305,7 +340,7 @@ func (f *fleet) judge(tails map[string]event.Sequence) judgement {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	j := judgement{judgeEffects(tails, effects), counts["late"], counts["backwards"], counts["skipped"]}
+	j := judgement{judgeEffects(tails, effects), counts["late"], counts["backwards"], counts["skipped"], regressed(rows)}
 	j.Overlapping = counts["overlapping"]
 	for id, acked := range f.acknowledged() {
 		var stands int
@@ -375,10 +410,23 @@ func (f *fleet) settle(within time.Duration, tasks, accounts []string) judgement
 	}
 	for _, n := range f.running() {
 		if r := n.report(f.t); len(r.Unanswered) > 0 {
-			f.t.Logf("%s: not answered: %v", n.spec.Name, r.Unanswered)
+			f.t.Logf("%s: not answered: %v", n.spec.Name, kinds(r.Unanswered))
 		}
 	}
 	return f.judge(tails)
+}
+
+// kinds counts errors by their first line, without the entity's name.
+func kinds(errs map[string]int) map[string]int {
+	all := map[string]int{}
+	for text, n := range errs {
+		line, _, _ := strings.Cut(text, "\n")
+		if before, _, named := strings.Cut(line, " "+accountCategory+"/"); named {
+			line = before
+		}
+		all[line] += n
+	}
+	return all
 }
 
 func clientsOf(n int) (all []string) {

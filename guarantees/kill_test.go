@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		life, err := strconv.Atoi(args[2])
 		if err == nil && args[0] == "desk" {
 			err = deskChild(args[1], life)
+		} else if err == nil && args[0] == "activations" {
+			err = activate(args[1])
 		} else if err == nil {
 			err = child(args[0], args[1], life)
 		}

@@ -182,6 +182,7 @@ func (m *marks) counts(ctx context.Context) (map[string]int, error) {
 
 // noted is one line of the log, in the order in which they happened.
 type noted struct {
+	at                         time.Time // to the millisecond, by the clock of this machine
 	what, unit, lane, id, node string
 	generation                 event.Generation
 	sequence                   event.Sequence
@@ -198,6 +199,11 @@ func (m *marks) log(ctx context.Context) (all []noted, err error) {
 		if _, err := fmt.Sscan(text("generation")+" "+text("sequence"), &n.generation, &n.sequence); err != nil {
 			return nil, fmt.Errorf("log of marks: %v: %w", e.Values, err)
 		}
+		var ms int64
+		if _, err := fmt.Sscanf(e.ID, "%d-", &ms); err != nil {
+			return nil, fmt.Errorf("log of marks: entry %s: %w", e.ID, err)
+		}
+		n.at = time.UnixMilli(ms)
 		all = append(all, n)
 	}
 	return all, nil

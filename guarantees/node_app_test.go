@@ -21,6 +21,8 @@ type taskAdded struct {
 	Number   int    `json:"number"`
 	Poison   bool   `json:"poison,omitempty"`
 	Fatal    bool   `json:"fatal,omitempty"` // ends the process
+
+	Work time.Duration `json:"work,omitempty"` // that it takes, besides what is written
 }
 
 // taskEnded is known to newer programs alone.
@@ -75,8 +77,8 @@ type worksite struct {
 	marks *marks
 }
 
-// perform is what all behaviors do: enter, wait at gates, write the row, leave.
-func (w *worksite) perform(ctx keyhold.Context, client string, number int, poison bool) error {
+// perform is what all behaviors do: enter, wait at gates, work, write the row, leave.
+func (w *worksite) perform(ctx keyhold.Context, client string, number int, poison bool, work time.Duration) error {
 	fence, meta := ctx.Fence(), ctx.Meta()
 	leave, err := w.marks.enter(mark{
 		unit: fence.Unit, generation: fence.Generation, lane: meta.Category + " " + meta.Lane.String(), sequence: meta.Sequence, id: meta.ID, node: w.node,
@@ -88,6 +90,11 @@ func (w *worksite) perform(ctx keyhold.Context, client string, number int, poiso
 	stubborn, err := w.marks.wait(ctx, client, w.node, before, regardless)
 	if err != nil {
 		return err
+	}
+	if work > 0 {
+		if err := rest(ctx, work); err != nil {
+			return err
+		}
 	}
 	var with context.Context = ctx
 	if stubborn {
@@ -117,17 +124,17 @@ func (r *runner) added(ctx keyhold.Context, e taskAdded) error {
 	if e.Fatal {
 		os.Exit(3)
 	}
-	return r.site.perform(ctx, e.ClientID, e.Number, e.Poison)
+	return r.site.perform(ctx, e.ClientID, e.Number, e.Poison, e.Work)
 }
 
 func (r *runner) ended(ctx keyhold.Context, e taskEnded) error {
-	return r.site.perform(ctx, e.ClientID, e.Number, false)
+	return r.site.perform(ctx, e.ClientID, e.Number, false, 0)
 }
 
 type teller struct{ site *worksite }
 
 func (t *teller) booked(ctx keyhold.Context, e deposited) error {
-	return t.site.perform(ctx, e.Client, e.Number, false)
+	return t.site.perform(ctx, e.Client, e.Number, false, 0)
 }
 
 // patient has an attempt wait for a gate for as long as a test needs, and tries again what a fault ended: only poison halts.
@@ -169,10 +176,12 @@ type task struct {
 	Fatal    bool   `json:"fatal,omitempty"`
 	Ended    bool   `json:"ended,omitempty"`
 	Backfill bool   `json:"backfill,omitempty"`
+
+	Work time.Duration `json:"work,omitempty"`
 }
 
 func (k task) event() any {
-	var e any = taskAdded{ClientID: k.Client, Number: k.Number, Poison: k.Poison, Fatal: k.Fatal}
+	var e any = taskAdded{ClientID: k.Client, Number: k.Number, Poison: k.Poison, Fatal: k.Fatal, Work: k.Work}
 	if k.Ended {
 		e = taskEnded{ClientID: k.Client, Number: k.Number}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,15 +19,20 @@ import (
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/cluster/gossip"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
+	"github.com/keyhold/keyhold/transport/grpc"
 	"github.com/keyhold/keyhold/transport/local"
 	"github.com/keyhold/keyhold/transport/redis"
 )
+
+// gossipKey is what nodes seal their gossip with.
+const gossipKey = "0123456789abcdef0123456789abcdef"
 
 // nodeArgument is the first argument of the test binary when it is to be a node; the second is a nodeSpec.
 const nodeArgument = "keyhold-node"
@@ -38,6 +44,8 @@ type nodeSpec struct {
 	SQLite   string // path
 	Redis    string // address
 	Renewals string // address at which it renews its leases; "" = Redis
+	Gossip   string // address and port to listen on; "" = whatever Redis brings along
+	Peers    string // of the node service, likewise
 	Marks    string // address
 	Control  string // path of a Unix socket
 	Acks     string // file to which each acknowledged deposit is appended
@@ -77,7 +85,8 @@ func (s nodeSpec) transport() transport.Transport {
 type site struct {
 	spec   nodeSpec
 	store  eventstore.Store
-	broker *rash // nil without one
+	broker *rash          // nil without one
+	gossip *gossip.Gossip // nil unless it was told where to listen
 	app    *keyhold.App
 	acks   *os.File
 	over   chan struct{}
@@ -125,10 +134,16 @@ func nodeMain(argument string) error {
 	s.store = s.spec.store()
 	by := s.spec.transport()
 	s.broker, _ = by.(*rash)
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	var near keyhold.ClusterConfig
+	if s.spec.Gossip != "" {
+		s.gossip = gossip.New(gossip.Config{Bind: s.spec.Gossip, Preset: gossip.Local, Keys: [][]byte{[]byte(gossipKey)}, Logger: logger})
+		near.Gossip, near.Peers = s.gossip, grpc.New(grpc.Config{Bind: s.spec.Peers, Insecure: true, Logger: logger})
+	}
 	s.app = keyhold.New(keyhold.Config{
-		Name: "bank", Node: s.spec.Name, Store: s.store, Transport: by, IdleAfter: s.spec.Idle,
+		Name: "bank", Cluster: near, Node: s.spec.Name, Store: s.store, Transport: by, IdleAfter: s.spec.Idle,
 		MaxCrashes: cmp.Or(s.spec.Crashes, 1_000_000),
-		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		Logger:     logger,
 		Observer:   s.observer(),
 	})
 	s.app.Register(s.spec.declarations(&worksite{s.spec.Name, m})...)
@@ -176,6 +191,7 @@ func (s *site) routes() http.Handler {
 	serve(mux, "balance", s.balance)
 	serve(mux, "tails", s.tails)
 	serve(mux, "act", s.act)
+	serve(mux, "members", s.members)
 	serve(mux, "unit", func(ctx context.Context, u event.Unit) (admin.Unit, error) {
 		return s.app.Admin().Unit(ctx, u, admin.ShowOptions{})
 	})
@@ -289,20 +305,22 @@ func (s *site) unload(context.Context, struct{}) (struct{}, error) {
 // accountOf is the account that a node has at a client: nobody else deposits into it.
 func accountOf(node, client string) string { return node + "." + client }
 
+// rest takes a time, unless ctx ends.
+func rest(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // deposits goes on with an account where it stands. A deposit has an id, so whatever became of it, it can be asked again.
 func (s *site) deposits(ctx context.Context, client, id string, pause time.Duration) {
-	rest := func() bool {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
 	next := 0
-	for rest() {
+	for rest(ctx, pause) == nil {
 		if next == 0 {
 			at, err := keyhold.Ask[*receipt](ctx, s.app, account.ID(id), &balanceQuery{})
 			if err != nil {
@@ -348,6 +366,33 @@ func (s *site) balance(ctx context.Context, id string) (int, error) {
 		return 0, err
 	}
 	return at.Number, nil
+}
+
+// known is what a node knows of the others, itself included: each is as gossip has it, and whether it counts as a member.
+type known struct {
+	Members []string // names, in order
+	Heard   map[string]transport.HeardState
+}
+
+func (k *known) lives(name string) bool {
+	state, heard := k.Heard[name]
+	return heard && state == transport.HeardAlive
+}
+
+func (s *site) members(context.Context, struct{}) (k known, _ error) {
+	for _, m := range s.app.Members() {
+		k.Members = append(k.Members, m.Node)
+	}
+	slices.Sort(k.Members)
+	k.Heard = map[string]transport.HeardState{}
+	if s.gossip != nil {
+		for _, h := range s.gossip.Heard() {
+			if was, again := k.Heard[h.Member.Node]; !again || h.State < was { // a node that has started again is there twice for a while
+				k.Heard[h.Member.Node] = h.State
+			}
+		}
+	}
+	return k, nil
 }
 
 // tails gives the last sequence of lanes, in the order asked.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	programs "github.com/keyhold/keyhold/internal/child"
+	"github.com/keyhold/keyhold/internal/netns"
 )
 
 // node is a process of the application, seen from the test.
@@ -24,6 +25,7 @@ type node struct {
 	home    *programs.Home
 	process *programs.Process
 	client  *http.Client
+	host    *netns.Host // where its process is; nil = here
 }
 
 // newNode is a node that does not run yet.
@@ -59,8 +61,14 @@ func (n *node) launch() error {
 	if err != nil {
 		return err
 	}
-	n.process, err = n.home.Start(filepath.Join(n.home.Dir, "log"), nil, os.Args[0], nodeArgument, string(spec))
-	return err
+	start := func() (err error) {
+		n.process, err = n.home.Start(filepath.Join(n.home.Dir, "log"), nil, os.Args[0], nodeArgument, string(spec))
+		return err
+	}
+	if n.host != nil {
+		return n.host.Within(start)
+	}
+	return start()
 }
 
 // started waits until the application has started.

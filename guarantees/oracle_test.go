@@ -57,6 +57,19 @@ func judgeEffects(tails map[string]event.Sequence, effects []effect) (v verdict)
 	return v
 }
 
+// regressed counts commits of a unit at a generation below that of an earlier commit. Effects are in the order of their commits.
+func regressed(effects []effectRow) (n int) {
+	highest := map[event.Unit]event.Generation{}
+	for _, e := range effects {
+		u := event.Unit{Name: e.handler, Key: e.client}
+		if e.generation < highest[u] {
+			n++
+		}
+		highest[u] = max(highest[u], e.generation)
+	}
+	return n
+}
+
 // judgeMarkers counts events of a key that were entered while another of the same key and the same life of the process was open.
 func judgeMarkers(file []byte) (overlapping int, err error) {
 	type unit struct {
@@ -103,6 +116,20 @@ func TestOracleCountsWhatIsWrong(t *testing.T) {
 	for name, c := range cases {
 		if got := judgeEffects(tails, c.effects); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+	by := func(handler, client string, g event.Generation) effectRow {
+		return effectRow{handler: handler, client: client, generation: g}
+	}
+	for _, c := range []struct {
+		effects []effectRow
+		want    int
+	}{
+		{[]effectRow{by("x", "a", 1), by("x", "a", 1), by("x", "b", 9), by("y", "a", 2), by("x", "a", 3), by("y", "a", 2)}, 0},
+		{[]effectRow{by("x", "a", 2), by("x", "a", 1), by("x", "a", 1), by("x", "a", 2)}, 2},
+	} {
+		if got := regressed(c.effects); got != c.want {
+			t.Errorf("%v: %d regressed, want %d", c.effects, got, c.want)
 		}
 	}
 	for file, want := range map[string]int{

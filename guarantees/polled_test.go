@@ -41,7 +41,7 @@ func TestPolled(t *testing.T) {
 		if failed != nil {
 			t.Fatal(failed)
 		}
-		f.nodes[killed.spec.Name] = newNode(t, f.spec(killed.spec.Name))
+		f.nodes[killed.spec.Name] = f.newNode(killed.spec.Name)
 		f.nodes[killed.spec.Name].start(t)
 		f.applied(runnerName, clients[0], block*last/blocks+1) // somebody takes in again
 	}

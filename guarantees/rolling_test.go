@@ -80,7 +80,7 @@ func TestRollingRestart(t *testing.T) {
 		f.nodes[name].kill(t)
 	}
 	f.settings.newer = false
-	f.nodes[older[0]] = newNode(t, f.spec(older[0]))
+	f.nodes[older[0]] = f.newNode(older[0])
 	f.nodes[older[0]].start(t)
 	f.marks.open(t, gate(clientA, nil))
 	f.publish(f.nodes[older[0]], 0, task{Client: clientB, Number: 2})

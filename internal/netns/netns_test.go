@@ -183,6 +183,30 @@ func TestHostsReachOneAnother(t *testing.T) {
 	l.Close()
 }
 
+func TestHostsThatComeDisturbNobody(t *testing.T) {
+	t.Parallel()
+	n := open(t, "east")
+	mac := func() (text string) {
+		if err := n.Within(func() error {
+			i, err := net.InterfaceByName("east")
+			if err == nil {
+				text = i.HardwareAddr.String()
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	before := mac()
+	for range 8 {
+		host(t, n)
+	}
+	if now := mac(); now != before {
+		t.Errorf("the centre was known as %s and is %s", before, now)
+	}
+}
+
 func TestProcessesAreWhereTheyAreStarted(t *testing.T) {
 	t.Parallel()
 	n := open(t, "east")

@@ -51,7 +51,9 @@ func Open(names ...string) (_ *Networks, err error) {
 	}()
 	lines := []string{"link set lo up"}
 	for i, name := range names {
-		lines = append(lines, "link add "+name+" type bridge", fmt.Sprintf("addr add %v/%d dev %s", address(i, 0), prefix, name), "link set "+name+" up")
+		// A bridge without an address of its own takes the lowest of its ports', and another one when a host comes: who has the former one in mind
+		// then talks to nobody.
+		lines = append(lines, fmt.Sprintf("link add %s address 02:00:00:00:00:%02x type bridge", name, i), fmt.Sprintf("addr add %v/%d dev %s", address(i, 0), prefix, name), "link set "+name+" up")
 	}
 	if err := centre.have("ip", lines...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)

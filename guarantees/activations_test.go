@@ -1,0 +1,257 @@
+package guarantees
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore/postgres"
+	"github.com/keyhold/keyhold/internal/postgresserver"
+	"github.com/keyhold/keyhold/telemetry"
+	"github.com/keyhold/keyhold/transport/local"
+)
+
+const (
+	// few and many are after how many activations a process is looked at.
+	few, many = 10_200, 100_200
+	// registry is what the actor library's registry of actors may grow by meanwhile: it has 32,768 maps, by the hash of a name, and each keeps room for
+	// eight actors once it has had one.
+	registry = 6 << 20
+)
+
+// footing is what a process holds when nothing is live in it.
+type footing struct {
+	Activations, Passivations int64
+	Heap                      uint64 // bytes, after a collection
+	Goroutines                int
+	Registrations             int64 // instruments with a callback, and callbacks, that are not undone
+	Series                    int   // that a collection gives
+}
+
+// TestActivations has entities and keys of a handler come to life and be put away. What the process holds after a hundred thousand is what it held after ten
+// thousand.
+func TestActivations(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=activations %s %d", childVariable, postgresserver.Database(t), 1))
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var at []footing
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var f footing
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		t.Logf("%+v", f)
+		at = append(at, f)
+	}
+	if err := cmd.Wait(); err != nil || len(at) != 2 {
+		t.Fatalf("%d figures, %v\n%s", len(at), err, &errs)
+	}
+	first, last := at[0], at[1]
+	if first.Activations < few || last.Activations < many || last.Passivations != last.Activations {
+		t.Errorf("activations and passivations: %d and %d, then %d and %d", first.Activations, first.Passivations, last.Activations, last.Passivations)
+	}
+	if most := first.Heap + registry + 2<<20; last.Heap > most { // 90,000 leaks of 24 bytes are more
+		t.Errorf("heap is %d bytes after %d activations and was %d after %d, want at most %d", last.Heap, last.Activations, first.Heap, first.Activations, most)
+	}
+	if most := first.Goroutines + 10; last.Goroutines > most { // connections come and go
+		t.Errorf("there are %d goroutines and were %d, want at most %d", last.Goroutines, first.Goroutines, most)
+	}
+	if first.Registrations == 0 || last.Registrations != first.Registrations {
+		t.Errorf("there are %d telemetry registrations and were %d, want the same", last.Registrations, first.Registrations)
+	}
+	if first.Series == 0 || last.Series != first.Series {
+		t.Errorf("there are %d series of metrics and were %d, want the same", last.Series, first.Series)
+	}
+}
+
+// counting counts what is registered with it.
+type counting struct {
+	metric.MeterProvider
+	registered *atomic.Int64
+}
+
+func (c counting) Meter(name string, opts ...metric.MeterOption) metric.Meter {
+	return countingMeter{c.MeterProvider.Meter(name, opts...), c.registered}
+}
+
+type countingMeter struct {
+	metric.Meter
+	registered *atomic.Int64
+}
+
+func (m countingMeter) RegisterCallback(f metric.Callback, of ...metric.Observable) (metric.Registration, error) {
+	r, err := m.Meter.RegisterCallback(f, of...)
+	if err == nil {
+		m.registered.Add(1)
+		r = countedRegistration{r, m.registered}
+	}
+	return r, err
+}
+
+func (m countingMeter) Int64ObservableGauge(name string, opts ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	m.registered.Add(1)
+	return m.Meter.Int64ObservableGauge(name, opts...)
+}
+
+func (m countingMeter) Float64ObservableGauge(name string, opts ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	m.registered.Add(1)
+	return m.Meter.Float64ObservableGauge(name, opts...)
+}
+
+func (m countingMeter) Int64Counter(name string, opts ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	m.registered.Add(1)
+	return m.Meter.Int64Counter(name, opts...)
+}
+
+type countedRegistration struct {
+	metric.Registration
+	registered *atomic.Int64
+}
+
+func (r countedRegistration) Unregister() error {
+	r.registered.Add(-1)
+	return r.Registration.Unregister()
+}
+
+type tally struct{ booked *atomic.Int64 }
+
+func (t *tally) deposited(keyhold.Context, deposited) error { t.booked.Add(1); return nil }
+
+// activate is the process: it has units come to life and go until there were few, and many, and writes what it holds then.
+func activate(database string) error {
+	var activated, passivated, booked, registered atomic.Int64
+	reader := sdk.NewManualReader()
+	meters := counting{sdk.NewMeterProvider(sdk.WithReader(reader)), &registered}
+	otel.SetMeterProvider(meters) // whoever has none of its own takes this
+	app := keyhold.New(keyhold.Config{
+		Name: "bank", Store: postgres.New(postgres.Config{URL: database, MaxConns: 24}), Transport: local.New(), IdleAfter: 20 * time.Millisecond,
+		Telemetry: telemetry.New(telemetry.Options{Meters: meters, NoTraces: true}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Observer: keyhold.Observer{Activated: func(event.Unit) { activated.Add(1) }, Passivated: func(event.Unit) { passivated.Add(1) }},
+	})
+	app.Register(account, keyhold.Handler[*tally]{
+		Name: "ledger", Categories: []string{accountCategory}, SequentialBy: "client", StartFrom: keyhold.Oldest,
+		New: func(string) *tally { return &tally{&booked} },
+		On:  keyhold.Behavior[*tally]{keyhold.On((*tally).deposited)},
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if err := app.Start(ctx); err != nil {
+		return err
+	}
+	from := 0
+	for _, target := range []int{few, many} {
+		to := target / 6 * 5 // of five accounts one has a deposit, which a key of the handler books
+		if err := useOnce(ctx, app, from, to); err != nil {
+			return err
+		}
+		from, target = to, to+to/5
+		f := footing{}
+		for {
+			f.Passivations, f.Activations = passivated.Load(), activated.Load()
+			if int(booked.Load()) == to/5 && f.Activations >= int64(target) && f.Passivations == f.Activations {
+				break
+			}
+			if err := rest(ctx, 10*time.Millisecond); err != nil {
+				return fmt.Errorf("%d booked, %d activated, %d passivated: %w", booked.Load(), f.Activations, f.Passivations, err)
+			}
+		}
+		var series metricdata.ResourceMetrics
+		if err := reader.Collect(ctx, &series); err != nil {
+			return err
+		}
+		f.Series, f.Registrations = points(series), registered.Load()
+		runtime.GC()
+		runtime.GC() // what a pool held
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		f.Heap, f.Goroutines = m.HeapAlloc, runtime.NumGoroutine()
+		if err := json.NewEncoder(os.Stdout).Encode(f); err != nil {
+			return err
+		}
+	}
+	return app.Stop(ctx)
+}
+
+// keys are those of the handler, all of which have been there after few activations: a store remembers the lanes that it has seen lately.
+const keys = few / 10
+
+// useOnce uses each of many accounts once: of some it asks how they stand, into some it makes a deposit.
+func useOnce(ctx context.Context, app *keyhold.App, from, to int) error {
+	use := func(n int) (err error) {
+		id := account.ID(fmt.Sprint("account-", n))
+		if n%5 == 0 {
+			_, err = keyhold.Ask[*receipt](ctx, app, id, &deposit{Client: fmt.Sprint("client-", n/5%keys), Number: 1})
+		} else {
+			_, err = keyhold.Ask[*receipt](ctx, app, id, &balanceQuery{})
+		}
+		return err
+	}
+	var work sync.WaitGroup
+	var next atomic.Int64
+	next.Store(int64(from))
+	errs := make(chan error, 64)
+	for range cap(errs) {
+		work.Go(func() {
+			for n := int(next.Add(1)) - 1; n < to; n = int(next.Add(1)) - 1 {
+				if err := use(n); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	close(errs)
+	return <-errs // nil when there is none
+}
+
+// points counts the series of all metrics.
+func points(all metricdata.ResourceMetrics) (n int) {
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				n += len(d.DataPoints)
+			case metricdata.Sum[float64]:
+				n += len(d.DataPoints)
+			case metricdata.Gauge[int64]:
+				n += len(d.DataPoints)
+			case metricdata.Gauge[float64]:
+				n += len(d.DataPoints)
+			case metricdata.Histogram[int64]:
+				n += len(d.DataPoints)
+			case metricdata.Histogram[float64]:
+				n += len(d.DataPoints)
+			}
+		}
+	}
+	return n
+}

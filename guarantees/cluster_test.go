@@ -1,0 +1,283 @@
+package guarantees
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/keyhold/keyhold/internal/netns"
+)
+
+// TestCluster has nodes come, go, die, stand still and be cut off, under load, each a process on a host of its own. Where this system has no hosts
+// to give, what needs none is shown on one, and the rest is skipped.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	g, why := openGrid(t)
+	for _, c := range []struct {
+		name  string
+		hosts bool // it needs hosts
+		test  func(t *testing.T, g *grid)
+	}{
+		{"gossip cut only", true, gossipCut},
+		{"Redis cut only", true, redisCut},
+		{"full partition of one node, and heal", true, fullPartition},
+		{"SIGSTOP", false, clusterStandstill},
+		{"SIGKILL", false, clusterKill},
+		{"join", false, clusterJoin},
+		{"leave", false, clusterLeave},
+		{"3 to 5 to 3 nodes", false, clusterGrows},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.hosts && g == nil {
+				if errors.Is(why, netns.ErrMissing) && os.Getenv("CI") != "" {
+					t.Fatal(why)
+				}
+				t.Skip(why)
+			}
+			c.test(t, g)
+		})
+	}
+}
+
+// The nodes of most tests.
+var node1, node2, node3, node4, node5 = nodeName(1), nodeName(2), nodeName(3), nodeName(4), nodeName(5)
+
+func anyNode(string) bool { return true }
+
+func not(name string) func(string) bool { return func(n string) bool { return n != name } }
+
+func clusterJoin(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2)
+	began := time.Now()
+	c.join(node3)
+	c.agree(node1, node2, node3)
+	c.takes(node3, began)
+	c.quiet(c.settings.ttl)
+	c.served(time.Now(), anyNode)
+	units, to := moved(c.holdings(began, time.Now()))
+	t.Logf("%d of %d units moved, to %v", units, len(c.units()), to)
+	c.end(t)
+}
+
+func clusterLeave(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2, node3)
+	c.takes(node3, time.Time{})
+	c.traffic.through(c.nodes[node1], c.nodes[node2])
+	c.nodes[node3].stop(t)
+	gone := time.Now()
+	c.agree(node1, node2)
+	c.served(gone, anyNode)
+	t.Logf("all units were served %v after the node had gone", time.Since(gone))
+	for u, h := range c.holdings(gone, time.Now()) {
+		if slices.ContainsFunc(h, func(h holding) bool { return h.node == node3 }) {
+			t.Errorf("%s had %s after it had stopped", node3, u)
+		}
+	}
+	c.end(t)
+}
+
+func clusterKill(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2, node3)
+	c.takes(node3, time.Time{})
+	c.traffic.through(c.nodes[node1], c.nodes[node2])
+	c.nodes[node3].kill(t)
+	killed := time.Now()
+	c.served(killed, anyNode)
+	t.Logf("all units were served %v after the kill, with leases of %v", time.Since(killed), c.settings.ttl)
+	c.agree(node1, node2)
+	again := time.Now()
+	c.join(node3)
+	c.agree(node1, node2, node3)
+	c.takes(node3, again)
+	c.end(t)
+}
+
+// clusterStandstill stops a node for longer than its leases last, and lets it go on.
+func clusterStandstill(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2, node3)
+	c.takes(node3, time.Time{})
+	c.traffic.through(c.nodes[node1], c.nodes[node2])
+	c.nodes[node3].freeze(t)
+	frozen := time.Now()
+	c.frozen += len(c.units()) // each may have been between the last look at its lease and the behavior
+	c.served(frozen, not(node3))
+	t.Logf("all units were served %v after the stop, with leases of %v", time.Since(frozen), c.settings.ttl)
+	time.Sleep(time.Until(frozen.Add(2 * c.settings.ttl)))
+	thawed := time.Now()
+	c.nodes[node3].thaw(t)
+	c.traffic.through(c.running()...)
+	c.agree(node1, node2, node3)
+	c.takes(node3, thawed)
+	c.served(time.Now(), anyNode)
+	c.end(t)
+}
+
+// gossipCut cuts the gossip of one node, and then of all. What gossip says of them then must move nothing: they renew their leases, and beat.
+func gossipCut(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{ttl: 3 * time.Second, idle: 5 * time.Minute}, node1, node2, node3) // nothing is put away: each new generation is a move
+	names, lasts := []string{node1, node2, node3}, 3*c.settings.ttl
+	c.quiet(2 * c.settings.ttl)
+	before, began := c.generations(), time.Now()
+	for _, cut := range [][]string{names[:1], names} {
+		c.cut([]string{gossipNet}, cut...)
+		at := time.Now()
+		c.unheard(node1, names[1:]...)
+		time.Sleep(time.Until(at.Add(lasts)))
+		c.served(at.Add(lasts-c.settings.ttl), anyNode)
+	}
+	c.mend([]string{gossipNet}, names...)
+	c.agree(names...) // each lives again, as all are heard to
+	c.served(time.Now(), anyNode)
+	held := c.holdings(began, time.Now())
+	for u, h := range held {
+		if len(h) != 1 {
+			t.Errorf("%s went from %v", u, h)
+		}
+	}
+	after := c.generations()
+	for u, g := range before {
+		if after[u] != g {
+			t.Errorf("%s was at generation %d before gossip was cut, and is at %d", u, g, after[u])
+		}
+	}
+	t.Logf("gossip was cut for %v at one node, then at all; of %d units none may move; handlers: %s", lasts, len(before), sharesOf(held))
+	c.end(t)
+}
+
+// quiet waits until no unit has moved for a while.
+func (c *cluster) quiet(during time.Duration) {
+	c.t.Helper()
+	was, since := c.generations(), time.Now()
+	eventually(c.t, time.Minute, "no unit moves", func() (bool, error) {
+		now := c.generations()
+		if !maps.Equal(was, now) {
+			was, since = now, time.Now()
+		}
+		return time.Since(since) > during, nil
+	})
+}
+
+// unheard waits until a node hears of none of the others that they live.
+func (c *cluster) unheard(name string, others ...string) {
+	c.t.Helper()
+	eventually(c.t, time.Minute, name+" hears nobody", func() (bool, error) {
+		var k known
+		err := c.nodes[name].call(c.t.Context(), "members", nil, &k)
+		return err == nil && !slices.ContainsFunc(others, func(o string) bool { return k.lives(o) }), err
+	})
+}
+
+// redisCut cuts Redis from all nodes. Each serves for as long as its leases last, and nobody after that, until Redis is there again.
+func redisCut(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{idle: 5 * time.Minute}, node1, node2, node3)
+	names, ttl := []string{node1, node2, node3}, c.settings.ttl
+	margin := ttl / 5
+	c.quiet(ttl)
+	c.cut([]string{redisNet}, names...)
+	cut := time.Now()
+	deadline := cut.Add(ttl - margin) // of the latest renewal that may have come through
+	time.Sleep(time.Until(deadline.Add(margin / 2)))
+	before := c.generations()
+	time.Sleep(time.Until(cut.Add(3 * ttl)))
+	after := c.generations()
+	healed := time.Now()
+	c.mend([]string{redisNet}, names...)
+
+	for u, g := range after {
+		if before[u] != g {
+			t.Errorf("%s went to generation %d while nobody could have a lease", u, g)
+		}
+	}
+	rows, err := c.effects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last time.Time
+	served := 0
+	count := func(what string, at time.Time) {
+		if !at.After(cut) || at.After(healed) {
+			return
+		}
+		served++
+		if last = at; at.After(deadline.Add(margin / 2)) { // a commit that was under way
+			t.Errorf("%s was committed %v after Redis was cut: no lease was good for longer than %v", what, at.Sub(cut), ttl-margin)
+		}
+	}
+	for _, e := range rows {
+		count("an effect of "+e.unit().String(), e.committed)
+	}
+	for _, at := range c.deposits() {
+		count("a deposit", at)
+	}
+	if served == 0 {
+		t.Error("nobody served after Redis was cut, which shows nothing")
+	}
+	t.Logf("after the cut %d commits, the last %v after it; leases were good for at most %v", served, last.Sub(cut), ttl-margin)
+	c.served(healed, anyNode)
+	t.Logf("all units were served %v after the heal", time.Since(healed))
+	c.agree(names...)
+	c.end(t)
+}
+
+// fullPartition cuts one node from everything.
+func fullPartition(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2, node3)
+	everything := []string{gossipNet, peersNet, redisNet, postgresNet}
+	c.takes(node3, time.Time{})
+	process := c.nodes[node3].process.PID()
+	c.traffic.through(c.nodes[node1], c.nodes[node2])
+	c.cut(everything, node3)
+	cut := time.Now()
+	c.served(cut.Add(time.Second), not(node3))
+	t.Logf("all units were served by others %v after the cut, with leases of %v", time.Since(cut), c.settings.ttl)
+	c.agree(node1, node2)
+	time.Sleep(time.Until(cut.Add(4 * c.settings.ttl)))
+	c.unheard(node3, node1, node2)
+	for u, h := range c.holdings(cut.Add(c.settings.ttl), time.Now()) {
+		if slices.ContainsFunc(h, func(h holding) bool { return h.node == node3 }) {
+			t.Errorf("%s had %s although it was cut off for longer than a lease", node3, u)
+		}
+	}
+	healed := time.Now()
+	c.mend(everything, node3)
+	c.agree(node1, node2, node3)
+	t.Logf("all nodes had one list of members %v after the heal", time.Since(healed))
+	c.traffic.through(c.running()...)
+	c.takes(node3, healed)
+	c.served(time.Now(), anyNode)
+	if now := c.nodes[node3].process.PID(); now != process || !c.nodes[node3].process.Alive() {
+		t.Errorf("the node was process %d and is %d: it started again", process, now)
+	}
+	c.end(t)
+}
+
+// clusterGrows adds two nodes to three, and takes two others away.
+func clusterGrows(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{}, node1, node2, node3)
+	grown := time.Now()
+	c.join(node4, node5)
+	c.agree(node1, node2, node3, node4, node5)
+	c.takes(node4, grown)
+	c.takes(node5, grown)
+	c.quiet(c.settings.ttl)
+	five := sharesOf(c.holdings(grown, time.Now()))
+	c.traffic.through(c.besides(node1, node2)...)
+	for _, name := range []string{node1, node2} {
+		c.nodes[name].stop(t)
+	}
+	shrunk := time.Now()
+	c.agree(node3, node4, node5)
+	c.served(shrunk, anyNode)
+	held := c.holdings(shrunk, time.Now())
+	t.Logf("handlers' units: with five nodes %s; with three again %s", five, sharesOf(held))
+	for u, h := range held {
+		if slices.ContainsFunc(h, func(h holding) bool { return h.node == node1 || h.node == node2 }) {
+			t.Errorf("%s was at a node that had stopped: %v", u, h)
+		}
+	}
+	c.end(t)
+}
