@@ -22,10 +22,11 @@ build: ## compile every package
 	go build ./...
 
 # Debian starts what it installs, unless policy-rc.d says no: only the programs are wanted.
-services: ## the servers that tests start for themselves, Redis and PostgreSQL: installed on Debian as root; elsewhere it says what is missing
+services: ## what tests start for themselves, Redis and PostgreSQL, and what makes hosts for them: installed on Debian as root; elsewhere it says what is missing
 	@missing=; \
 	test -n "$$KEYHOLD_REDIS_SERVER" || command -v redis-server valkey-server >/dev/null || missing="redis-server"; \
 	test -n "$$KEYHOLD_POSTGRES_BIN" || command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test "$$(uname)" != Linux || { command -v ip && command -v bridge; } >/dev/null || missing="$$missing iproute2"; \
 	test -n "$$missing" || exit 0; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "not installed:" $$missing; \

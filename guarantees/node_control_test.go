@@ -192,6 +192,7 @@ func (s *site) routes() http.Handler {
 	serve(mux, "tails", s.tails)
 	serve(mux, "act", s.act)
 	serve(mux, "members", s.members)
+	serve(mux, "status", func(ctx context.Context, _ struct{}) (admin.Status, error) { return s.app.Admin().Status(ctx) })
 	serve(mux, "unit", func(ctx context.Context, u event.Unit) (admin.Unit, error) {
 		return s.app.Admin().Unit(ctx, u, admin.ShowOptions{})
 	})
