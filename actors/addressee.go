@@ -19,23 +19,31 @@ func (r *Runtime) addressee(to Ref, command any) (*program, error) {
 	if p == nil || !p.entity() {
 		return nil, fmt.Errorf("%w: %q (known: %s)", ErrUnknownEntity, to.Kind, r.entities())
 	}
+	if err := wellAddressed(r.cfg.Keys, to, command); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// wellAddressed says what is wrong with a command or query for an entity of a kind that nothing is known of.
+func wellAddressed(keys event.KeyRules, to Ref, command any) error {
 	v := reflect.ValueOf(command)
 	switch {
 	case command == nil:
-		return nil, errors.New("the command is nil")
+		return errors.New("the command is nil")
 	case v.Kind() == reflect.Struct:
-		return nil, fmt.Errorf("commands and queries are pointers: pass &%T{...}", command)
+		return fmt.Errorf("commands and queries are pointers: pass &%T{...}", command)
 	case v.Kind() != reflect.Pointer:
-		return nil, fmt.Errorf("%T is no command: pass a pointer to a struct", command)
+		return fmt.Errorf("%T is no command: pass a pointer to a struct", command)
 	case v.IsNil():
-		return nil, fmt.Errorf("the command is a nil %T", command)
+		return fmt.Errorf("the command is a nil %T", command)
 	case to.ID == "":
-		return nil, fmt.Errorf("%w: the id is empty: name the %s that is meant", event.ErrBadKey, to.Kind)
+		return fmt.Errorf("%w: the id is empty: name the %s that is meant", event.ErrBadKey, to.Kind)
 	}
-	if err := r.cfg.Keys.Check(to.ID); err != nil {
-		return nil, fmt.Errorf("id: %w", err)
+	if err := keys.Check(to.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
 	}
-	return p, nil
+	return nil
 }
 
 // entities lists the kinds that are registered, for messages.

@@ -6,11 +6,26 @@ import (
 	"testing"
 
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/event"
 )
 
 // An ask is the hot path: what it costs is part of the contract. The race detector allocates on its own account.
 func TestAnAskCostsFewAllocations(t *testing.T) {
-	b := setup(t, []actors.Definition{accounts()}, silent)
+	for name, opts := range map[string][]option{
+		"alone":             {silent},
+		"among other nodes": {silent, func(c *actors.Config) { c.Elsewhere = hereFirst{} }},
+	} {
+		t.Run(name, func(t *testing.T) { fewAllocations(t, opts) })
+	}
+}
+
+// hereFirst has everything tried here.
+type hereFirst struct{ answering }
+
+func (hereFirst) Here(event.Unit) bool { return true }
+
+func fewAllocations(t *testing.T, opts []option) {
+	b := setup(t, []actors.Definition{accounts()}, opts...)
 	b.deposit(t, "a", 1)
 	command := &Deposit{Client: "c", Amount: 1}
 	got := testing.AllocsPerRun(2000, func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 )
 
-// Asker is what [Ask] goes through: a [*Runtime], or an application built on one.
+// Asker is what [Ask] goes through: a [*Runtime], an application built on one, or a [*Remote].
 type Asker interface {
 	// Ask is the untyped form of the function [Ask].
 	Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (any, error)
@@ -27,7 +27,12 @@ type Asker interface {
 // A behavior asks under its own context. Then an ask that could never be answered is refused at once: with [ErrAskInTx] while a
 // transaction of its own is open, and with [ErrAskCycle] when the entity waits for the behavior that asks, directly or through
 // others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. A circle
-// that leads through other applications is seen only along one chain of asks.
+// that leads through other applications, or through more than two nodes, is seen only along one chain of asks: one that entities of three
+// nodes close at the same moment ends with the Timeout of a behavior.
+//
+// Where entities live on several nodes ([Config].Elsewhere) the one that has the entity decides. Then the types of the command and of its
+// reply need wire names, what is asked and answered is a copy, and the behavior sees nothing of ctx but its end, its trace, and the time that is left. Of an
+// error that comes from there its text is left, and what can be told by it: see [RemoteError].
 //
 // With the inline transport, what the command led to is delivered when Ask returns; inside a behavior it is delivered after
 // the behavior, in the order of the commits. See the package inline.
@@ -87,8 +92,10 @@ type ask struct {
 	opts   askOptions
 	caller *attempt // the behavior that waits, if any; may be of another runtime
 	waits  *waits   // where wait is noted
-	wait   *wait    // of a behavior of this runtime; nil for others
-	tell   bool     // nobody waits
+	wait   *wait    // of a behavior of this runtime, or of units elsewhere; nil for others
+	tell   bool     // nobody waits for the answer
+	// taken gets, of an ask that is told, nil when its unit is known to live here, or why it never begins; nil = nobody waits for that either. It holds one.
+	taken chan error
 
 	state  atomic.Uint32
 	answer chan answer // holds one
@@ -108,7 +115,8 @@ type answer struct {
 	err error
 	// tails of its commit are told by whoever takes the answer: a transport may deliver in that goroutine, and the entity must
 	// be free to be asked meanwhile.
-	tails []event.Tail
+	tails      []event.Tail
+	generation event.Generation // of the lease under which it was decided
 	// inside: the behavior has not returned. The unit still reads the ask, which must not be used again.
 	inside bool
 }
@@ -145,12 +153,42 @@ func (a *ask) await() (answer, bool) {
 	return <-a.answer, true
 }
 
+// awaitTaken gives nil once an ask that is told is taken, or why it never begins. One that is not taken when ctx ends never begins.
+func (a *ask) awaitTaken(ctx context.Context) error {
+	select {
+	case err := <-a.taken:
+		return err
+	case <-ctx.Done():
+	}
+	if a.state.CompareAndSwap(askWaiting, askLeft) {
+		return &AskError{Err: context.Cause(ctx)}
+	}
+	return <-a.taken
+}
+
+// take tells whoever told, once.
+func (a *ask) take(err error) {
+	select {
+	case a.taken <- err:
+	default:
+	}
+}
+
 // begin claims a waiting ask; false when nobody waits any more.
-func (a *ask) begin() bool { return a.state.CompareAndSwap(askWaiting, askBegun) }
+func (a *ask) begin() bool {
+	if !a.state.CompareAndSwap(askWaiting, askBegun) {
+		return false
+	}
+	a.take(nil)
+	return true
+}
 
 // deliver gives the answer; false when nobody is there to take it.
 func (a *ask) deliver(got answer) bool {
 	if a.tell {
+		if a.state.CompareAndSwap(askWaiting, askAnswered) {
+			a.take(got.err)
+		}
 		return false
 	}
 	if !a.state.CompareAndSwap(askBegun, askAnswered) && !a.state.CompareAndSwap(askWaiting, askAnswered) {

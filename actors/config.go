@@ -37,6 +37,9 @@ type Config struct {
 	Revision uint64
 
 	Others Others // where units are leased
+	// Elsewhere reaches the entities that other nodes have: an ask goes there at once, or when it turns out here who has the entity. nil = what is not to be had here
+	// cannot be asked.
+	Elsewhere Elsewhere
 
 	Observer    Observer
 	Logger      *slog.Logger     // default: discards

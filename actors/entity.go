@@ -128,6 +128,8 @@ type Ref struct {
 
 func (r Ref) String() string { return r.Kind + "/" + r.ID }
 
+func (r Ref) unit() event.Unit { return event.Unit{Name: r.Kind, Key: r.ID} }
+
 // ID names the entity with this id. It does no I/O; the entity need not exist.
 func (e Entity[S]) ID(id string) Ref { return Ref{Kind: e.Kind, ID: id} }
 

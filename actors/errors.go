@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
 )
 
 var (
@@ -28,7 +29,7 @@ var (
 	ErrAskCycle = errors.New("the asked entity is waiting for this very call: use Send, or ask from outside")
 	// ErrReadOnly: a command was sent in a query, or in an entity's OnActivate or OnPassivate, which commit nothing.
 	ErrReadOnly = errors.New("a query only reads, as OnActivate and OnPassivate of an entity do: send from a command, a handler, or outside")
-	// ErrUnknownEntity: no entity of this kind is registered here.
+	// ErrUnknownEntity: no entity of this kind is registered here, nor at any node that could be asked.
 	ErrUnknownEntity = errors.New("no such kind of entity")
 	// ErrUnknownCommand: the entity has no case for this type, in its present mode.
 	ErrUnknownCommand = errors.New("no case for this type")
@@ -119,7 +120,8 @@ func Retryable(err error) bool {
 			return true
 		}
 	}
-	return false
+	var remote *RemoteError
+	return errors.As(err, &remote) && remote.Code == transport.PeerAgain
 }
 
 // HeldError: another node has the entity. It is of kind [ErrUnavailable]: ask again in a while, or ask that node.

@@ -19,6 +19,7 @@ type inbox struct {
 		signals int  // sent to the actor, or about to be, and not received
 
 		asks    ring.Queue[*ask]       // waiting
+		told    []*ask                 // some of them, of which somebody wants to know that the unit lives here
 		ticks   ring.Queue[*unitTimer] // that rang
 		current *ask                   // in its behavior; whoever takes it from here answers it
 		drives  []*drive
@@ -66,6 +67,9 @@ func (b *inbox) putAsk(a *ask, limit int) (first, full, ok bool) {
 		return false, true, true
 	}
 	b.mu.asks.Push(a)
+	if a.taken != nil {
+		b.mu.told = append(b.mu.told, a)
+	}
 	return b.signalLocked(), false, true
 }
 
@@ -268,7 +272,7 @@ func (b *inbox) finish() bool {
 func (b *inbox) takeAsks(current bool) (waiting []*ask, begun *ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.ticks = ring.Queue[*unitTimer]{}
+	b.mu.ticks, b.mu.told = ring.Queue[*unitTimer]{}, nil
 	for b.mu.asks.Len() > 0 {
 		waiting = append(waiting, b.mu.asks.Pop())
 	}
@@ -276,6 +280,17 @@ func (b *inbox) takeAsks(current bool) (waiting []*ask, begun *ask) {
 		begun, b.mu.current = b.mu.current, nil
 	}
 	return waiting, begun
+}
+
+// taken tells those who told that the unit lives here.
+func (b *inbox) taken() {
+	b.mu.Lock()
+	told := b.mu.told
+	b.mu.told = nil
+	b.mu.Unlock()
+	for _, a := range told {
+		a.take(nil)
+	}
 }
 
 // takeDrives takes those who wait for the unit and match.

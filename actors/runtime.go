@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/transport"
 )
 
 // Runtime runs the units of its definitions. All methods may be called concurrently.
@@ -19,6 +20,7 @@ type Runtime struct {
 	asks     askPool
 	waits    waits
 	listing  atomic.Pointer[listing] // never nil
+	remote   *Remote                 // nil without Elsewhere
 
 	mu struct {
 		sync.Mutex
@@ -31,6 +33,9 @@ type Runtime struct {
 // NewRuntime checks cfg and the definitions, reporting all faults at once. It starts nothing.
 func NewRuntime(cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg.withDefaults(), programs: map[string]*program{}}
+	if cfg.Elsewhere != nil {
+		r.remote = &Remote{RemoteConfig{Codec: cfg.Codec, Keys: cfg.Keys, Elsewhere: cfg.Elsewhere, Trace: r.traceOf}}
+	}
 	r.SetListed(cfg.Revision, cfg.Listed)
 	errs := []error{r.cfg.fault()}
 	for _, d := range cfg.Definitions {
@@ -137,10 +142,30 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 	for _, o := range opts {
 		o(&k.opts)
 	}
-	caller := k.caller
-	if err := r.enqueueWait(to, k); err != nil {
+	if r.cfg.Elsewhere == nil {
+		got := r.askHere(to, k)
+		return got.out, askError(to, command, got.err)
+	}
+	said := k.opts
+	if !r.here(to.unit()) {
 		r.asks.put(k)
-		return nil, askError(to, command, &AskError{Err: err})
+		return r.askElsewhere(ctx, to, command, said, transport.PeerOwner{})
+	}
+	got := r.askHere(to, k)
+	if hint, is := movedOn(got.err); is {
+		return r.askElsewhere(ctx, to, command, said, hint)
+	}
+	return got.out, askError(to, command, got.err)
+}
+
+// askHere has the entity decide here, and waits for its answer. The ask must not be used again. The error is fresh: unless it is the
+// behavior's own, it is an [*AskError] that does not say yet whom it is about.
+func (r *Runtime) askHere(to Ref, k *ask) answer {
+	ctx, caller := k.ctx, k.caller
+	if err := r.enqueueWait(to, k); err != nil {
+		k.forgetWait()
+		r.asks.put(k)
+		return answer{err: &AskError{Err: err}}
 	}
 	if caller != nil {
 		caller.block()
@@ -154,7 +179,7 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 		r.asks.put(k)
 		r.tell(ctx, got.tails)
 	}
-	return got.out, askError(to, command, got.err)
+	return got
 }
 
 // askError says what an error was about, unless it is the behavior's own.
@@ -166,7 +191,8 @@ func askError(to Ref, command any, err error) error {
 }
 
 // Tell has an entity decide a command some time soon, and does not wait for it: best effort, lost with the process. An error says
-// that it was not even taken, such as [ErrMailboxFull].
+// that it was not even taken, such as [ErrMailboxFull]. Where entities live on several nodes, it waits until ctx ends for one that has the
+// entity to take it.
 //
 // What a behavior tells inherits its correlation, tenant and trace. It sees the values of the context that the behavior was
 // called with, not those which the behavior added: it does not keep the behavior that told it, however many tell one another.
@@ -175,13 +201,24 @@ func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOpti
 	for _, o := range opts {
 		o(&k.opts)
 	}
-	if caller := attemptOf(ctx); caller != nil {
+	said, caller := k.opts, attemptOf(ctx)
+	if caller != nil {
 		k.opts.inherit(caller.cause())
 	}
-	if err := r.enqueue(to, k); err != nil {
-		return askError(to, command, &AskError{Err: err})
+	if r.cfg.Elsewhere == nil {
+		if err := r.enqueue(to, k); err != nil {
+			return askError(to, command, &AskError{Err: err})
+		}
+		return nil
 	}
-	return nil
+	if !r.here(to.unit()) {
+		return r.tellElsewhere(ctx, to, command, said, transport.PeerOwner{})
+	}
+	err := r.tellHere(ctx, to, k, caller)
+	if hint, is := movedOn(err); is {
+		return r.tellElsewhere(ctx, to, command, said, hint)
+	}
+	return askError(to, command, err)
 }
 
 // enqueueWait is enqueue for an ask whose answer is waited for. It is refused where it could never come.
@@ -189,34 +226,29 @@ func (r *Runtime) enqueueWait(to Ref, k *ask) error {
 	if k.caller == nil {
 		return r.enqueue(to, k)
 	}
-	id := event.Unit{Name: to.Kind, Key: to.ID}
 	if k.caller.inSQL() {
 		return ErrAskInTx
 	}
 	k.opts.inherit(k.caller.cause())
 	if by := k.caller.unitIn(r); by != nil {
-		noted, ok := r.waits.add(by, id)
+		noted, ok := r.waits.add(k.ctx, &wait{by: by.unit(), behavior: by, on: to.unit()})
 		if !ok {
 			return ErrAskCycle
 		}
 		k.waits, k.wait = &r.waits, noted
 	}
-	err := r.enqueue(to, k)
-	if err != nil {
-		k.forgetWait()
-	}
-	return err
+	return r.enqueue(to, k)
 }
 
 // enqueue puts an ask into the mailbox of its entity.
 func (r *Runtime) enqueue(to Ref, k *ask) error {
-	id := event.Unit{Name: to.Kind, Key: to.ID}
+	id := to.unit()
 	run := r.running.Load()
 	switch {
 	case k.ctx.Err() != nil && !k.tell:
 		return context.Cause(k.ctx)
 	case run == nil:
-		return ErrStopping
+		return r.notRunning()
 	}
 	p, err := r.addressee(to, k.in)
 	if err != nil {

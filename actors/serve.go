@@ -56,7 +56,7 @@ func (u *unit) reply(k *ask, g event.Generation) (partitions.Outcome, error) {
 		r.err = fmt.Errorf("%w: entity %q has none for %T: add OnCommand or OnQuery", ErrUnknownCommand, u.id.Name, k.in)
 		r.outcome = partitions.OK
 	}
-	got := answer{out: out, err: r.err, tails: r.tails}
+	got := answer{out: out, err: r.err, tails: r.tails, generation: g}
 	if r.err != nil && !r.own {
 		got.err = &AskError{Err: r.err, Unknown: r.unknown}
 	}

@@ -60,6 +60,19 @@ func (r *Runtime) beginStop() *stopping {
 	return r.mu.stopping
 }
 
+// errNotRunning is what an [ErrStopping] is that comes of no Stop that is going on.
+var errNotRunning = fmt.Errorf("%w", ErrStopping)
+
+// notRunning is the error of what comes when the runtime takes no more.
+func (r *Runtime) notRunning() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.stopping == nil {
+		return errNotRunning
+	}
+	return ErrStopping
+}
+
 // hurry cancels what is still going on, and gives up on what does not return even so. The first error is about units, the
 // second about calls of Do.
 func (s *stopping) hurry(ctx context.Context, why error) (failed *StopError, calls error) {

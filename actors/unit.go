@@ -188,6 +188,9 @@ func (u *unit) step() bool {
 	}
 	u.keepLease()
 	u.show(now)
+	if u.prog.config.Leased && u.lives() {
+		u.inbox.taken()
+	}
 	u.settleDrives()
 	if e := u.pending; e != nil {
 		u.pending = nil

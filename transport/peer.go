@@ -93,6 +93,7 @@ const (
 	PeerFailed         PeerCode = "failed"          // the behavior's own error; Text is all that is left of it
 	PeerPoison         PeerCode = "poison"          // likewise, marked as such
 	PeerRetry          PeerCode = "retry"           // likewise, marked as worth another attempt
+	PeerAgain          PeerCode = "again"           // likewise, unmarked, for a reason that passes: asking again may succeed
 	PeerNotOwner       PeerCode = "not owner"       // Owner has it, or ranks first for it; nothing was done
 	PeerUnavailable    PeerCode = "unavailable"     // nobody can be asked now: lease lost, store out of reach, node not reached
 	PeerMailboxFull    PeerCode = "mailbox full"    // of the entity; nothing was done

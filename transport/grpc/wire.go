@@ -21,7 +21,7 @@ var peerCodes = []transport.PeerCode{nodev1.Code_CODE_REJECTED: transport.PeerRe
 	nodev1.Code_CODE_MAILBOX_FULL: transport.PeerMailboxFull, nodev1.Code_CODE_STOPPING: transport.PeerStopping, nodev1.Code_CODE_UNKNOWN_KIND: transport.PeerUnknownKind,
 	nodev1.Code_CODE_UNKNOWN_TYPE: transport.PeerUnknownType, nodev1.Code_CODE_UNKNOWN_COMMAND: transport.PeerUnknownCommand, nodev1.Code_CODE_TOO_LARGE: transport.PeerTooLarge,
 	nodev1.Code_CODE_BAD: transport.PeerBad, nodev1.Code_CODE_CYCLE: transport.PeerCycle, nodev1.Code_CODE_ENDED: transport.PeerEnded, nodev1.Code_CODE_DENIED: transport.PeerDenied,
-	nodev1.Code_CODE_BUSY: transport.PeerBusy}
+	nodev1.Code_CODE_BUSY: transport.PeerBusy, nodev1.Code_CODE_AGAIN: transport.PeerAgain}
 
 var encodings = []event.Encoding{nodev1.Encoding_ENCODING_UNSPECIFIED: "", nodev1.Encoding_ENCODING_JSON: event.JSON, nodev1.Encoding_ENCODING_PROTO: event.Proto}
 

@@ -99,6 +99,8 @@ const (
 	Code_CODE_DENIED          Code = 16
 	// The node, not the entity, has as many calls inside as it takes.
 	Code_CODE_BUSY Code = 17
+	// The behavior's own error, for a reason that passes.
+	Code_CODE_AGAIN Code = 18
 )
 
 // Enum value maps for Code.
@@ -122,6 +124,7 @@ var (
 		15: "CODE_ENDED",
 		16: "CODE_DENIED",
 		17: "CODE_BUSY",
+		18: "CODE_AGAIN",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":     0,
@@ -142,6 +145,7 @@ var (
 		"CODE_ENDED":           15,
 		"CODE_DENIED":          16,
 		"CODE_BUSY":            17,
+		"CODE_AGAIN":           18,
 	}
 )
 
@@ -1242,7 +1246,7 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\bEncoding\x12\x18\n" +
 	"\x14ENCODING_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rENCODING_JSON\x10\x01\x12\x12\n" +
-	"\x0eENCODING_PROTO\x10\x02*\xdf\x02\n" +
+	"\x0eENCODING_PROTO\x10\x02*\xef\x02\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rCODE_REJECTED\x10\x01\x12\x0f\n" +
@@ -1265,7 +1269,9 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"CODE_ENDED\x10\x0f\x12\x0f\n" +
 	"\vCODE_DENIED\x10\x10\x12\r\n" +
-	"\tCODE_BUSY\x10\x112\xa4\x02\n" +
+	"\tCODE_BUSY\x10\x11\x12\x0e\n" +
+	"\n" +
+	"CODE_AGAIN\x10\x122\xa4\x02\n" +
 	"\vNodeService\x12@\n" +
 	"\x03Ask\x12\x1b.keyhold.node.v1.AskRequest\x1a\x1c.keyhold.node.v1.AskResponse\x12C\n" +
 	"\x04Tell\x12\x1c.keyhold.node.v1.TellRequest\x1a\x1d.keyhold.node.v1.TellResponse\x12C\n" +
