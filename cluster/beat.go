@@ -126,25 +126,16 @@ func names(members []transport.Member) []string {
 
 // handOver lets go of units that members ask for who rank first for them, as many as a heartbeat may move.
 func (n *Node) handOver(members []transport.Member) {
-	p := n.placement.Load()
-	left := max(1, int(float64(n.cfg.Moves)*n.traits.Heartbeat.Seconds()))
-	for i := range members {
-		m := &members[i]
-		if m.ID == n.cfg.Self.ID || m.Draining || m.Apart {
-			continue
+	most := max(1, int(float64(n.cfg.Moves)*n.traits.Heartbeat.Seconds()))
+	n.placement.Load().Asked(n.cfg.Self.ID, members, most, func(u event.Unit, by string) bool {
+		if !n.letGo(u) {
+			return false
 		}
-		for _, u := range m.Wants {
-			if left == 0 {
-				return
-			}
-			if p.First(u) == m.ID && n.letGo(u) {
-				left--
-				if f := n.cfg.Observer.HandedOver; f != nil {
-					f(u, m.ID)
-				}
-			}
+		if f := n.cfg.Observer.HandedOver; f != nil {
+			f(u, by)
 		}
-	}
+		return true
+	})
 }
 
 func (n *Node) letGo(u event.Unit) bool {

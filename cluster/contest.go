@@ -25,6 +25,8 @@ type Seen struct {
 	Unit event.Unit
 	Rank int           // of this node for it
 	Left time.Duration // of the lease that somebody holds; 0 = nobody does
+	// Unfit: this node could not recover it lately. It waits a grace longer than its rank says: who ranks next knows nothing of that, and waits one as well.
+	Unfit bool
 	// Due: it was due ([Contest.Due]), so whoever ranks higher has had its time.
 	Due bool
 	// Wide: it was looked at although others rank first and second for it.
@@ -55,6 +57,9 @@ func (c *Contest) See(now time.Time, s Seen) (try bool) {
 		delete(c.wants, s.Unit)
 	}
 	wait := s.Left + time.Duration(s.Rank)*c.grace
+	if s.Unfit {
+		wait += c.grace
+	}
 	if wait <= 0 || s.Due && s.Left <= 0 {
 		c.drop(s.Unit)
 		return true

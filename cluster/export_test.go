@@ -11,3 +11,8 @@ var (
 	Read   = (*listed).read
 	Joined = (*listed).joined
 )
+
+const (
+	Contenders = contenders
+	WideEvery  = wideEvery
+)

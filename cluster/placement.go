@@ -112,6 +112,25 @@ func (p *Placement) First(u event.Unit) string {
 	return first
 }
 
+// Asked offers the units that others want, as members say, to let, which tells whether this member, self, lets go of one: those for which the one who asks ranks first, as it is seen here,
+// until it has let go of the most.
+func (p *Placement) Asked(self string, members []transport.Member, most int, let func(u event.Unit, by string) bool) {
+	for i := range members {
+		m := &members[i]
+		if m.ID == self || m.Draining || m.Apart {
+			continue
+		}
+		for _, u := range m.Wants {
+			if most <= 0 {
+				return
+			}
+			if p.First(u) == m.ID && let(u, m.ID) {
+				most--
+			}
+		}
+	}
+}
+
 // rivals gives the members that run a unit: every member, for one that stands for a part.
 func (p *Placement) rivals(u event.Unit) []int {
 	if u.Name != event.PartName {

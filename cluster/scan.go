@@ -30,7 +30,7 @@ func (n *Node) runScanning(ctx context.Context) {
 		units, all := n.takeWoken()
 		now := n.cfg.Now()
 		for u, until := range n.takeHeld() {
-			contest.See(now, Seen{Unit: u, Rank: n.rank(u), Left: max(until.Sub(now), time.Millisecond)})
+			contest.See(now, Seen{Unit: u, Rank: n.rank(u), Unfit: n.isUnfit(u, now), Left: max(until.Sub(now), time.Millisecond)})
 		}
 		if all || !now.Before(next) {
 			next = now.Add(n.traits.Heartbeat)
@@ -158,7 +158,7 @@ func (n *Node) goFor(ctx context.Context, contest *Contest, units []event.Unit, 
 	}
 	now := n.cfg.Now()
 	for i, u := range asked {
-		if contest.See(now, Seen{Unit: u, Rank: ranks[u], Left: left[i], Due: how.due, Wide: how.wide}) {
+		if contest.See(now, Seen{Unit: u, Rank: ranks[u], Unfit: n.isUnfit(u, now), Left: left[i], Due: how.due, Wide: how.wide}) {
 			n.cfg.Units.Wake(u)
 		}
 	}
