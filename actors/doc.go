@@ -18,12 +18,13 @@
 //
 // Where the port leases units one by one, several nodes run them, each unit on one of them. A lease that is lost ends the context of the behavior inside
 // ([ErrLeaseLost]), nothing of it commits, and the unit is not entered here before it has returned. What another node has rests here; who goes for a unit when is
-// not decided here, but by those whom [Others] tells.
+// not decided here, but by those whom [Others] tells. What is asked of an entity that another node has goes there through [Elsewhere], and comes in by
+// [Runtime.ServeAsk]; a process that runs nothing asks by a [Remote].
 //
 // It does not promise that a behavior which ignores its context can be stopped: its unit stays occupied until it returns,
 // and [Runtime.Stop] names it; a lease of it lapses, so that another node goes on. Effects outside the store happen at least once.
 //
 // Reading order: handler.go, entity.go, context.go, errors.go, ask.go (what users see); then runtime.go, running.go, unit.go
 // (the actor of a unit), carry.go (what it does of what its partitions.Machine decides), lease.go, recovery.go, aside.go, behavior.go, execute.go, serve.go, gate.go, and
-// attempt.go, work.go, sql.go (one unit of work); activity.go for those who look on. The rest is what its file is called.
+// attempt.go, work.go, sql.go (one unit of work); elsewhere.go, peer.go, peererror.go, cycle.go (asks between nodes); activity.go for those who look on. The rest is what its file is called.
 package actors
