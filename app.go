@@ -181,13 +181,13 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	r.acts.from(last)
 	r.store.told(nil)
 	t.Bind(a.cfg.Store, id, a.cfg.keyRules())
-	others, err := r.carried(ctx, p, id, saved)
+	others, elsewhere, err := r.carried(ctx, p, id, saved, t.Port())
 	if err != nil {
 		return err
 	}
 	runtime, err := actors.NewRuntime(actors.Config{
 		Definitions: in.behaviors, Store: a.cfg.Store, Port: t.Port(), Codec: r.router.types, Keys: a.cfg.keyRules(), Route: r.router.Route,
-		Committed: r.committed, Listed: listed(saved), Revision: saved.Revision, Others: others, Observer: a.observer(), Logger: a.cfg.Logger,
+		Committed: r.committed, Listed: listed(saved), Revision: saved.Revision, Others: others, Elsewhere: elsewhere, Observer: a.observer(), Logger: a.cfg.Logger,
 		Concurrency: a.cfg.Concurrency, IdleAfter: a.cfg.IdleAfter, MailboxSize: a.cfg.MailboxSize, MaxCrashes: a.cfg.MaxCrashes,
 	})
 	if err != nil {
@@ -228,19 +228,23 @@ func (a *App) run(ctx context.Context, r *running, in declared, p *plan, id even
 	return errors.Join(a.rousing.Start(ctx), a.looking.Start(ctx, r.look), a.jobbing.Start(ctx, r.jobs.run))
 }
 
-// carried makes what carries to the units, and gives what the units are to tell it.
-func (r *running) carried(ctx context.Context, p *plan, id eventstore.Identity, saved eventstore.Registered) (actors.Others, error) {
+// carried makes what carries to the units, and gives what the units are to tell it, and how they reach those of other nodes; nil = not.
+func (r *running) carried(ctx context.Context, p *plan, id eventstore.Identity, saved eventstore.Registered, port partitions.Port) (actors.Others, actors.Elsewhere, error) {
 	broker, ok := r.app.cfg.Transport.(transport.Broker)
 	if !ok {
 		r.carrier = &alone{r: r}
-		return actors.Others{}, nil
+		return actors.Others{}, nil, nil
 	}
 	c, err := r.app.share(ctx, r, p, id, saved, broker)
 	if err != nil {
-		return actors.Others{}, errors.Join(err, broker.Stop(context.WithoutCancel(ctx)))
+		return actors.Others{}, nil, errors.Join(err, broker.Stop(context.WithoutCancel(ctx)))
 	}
 	r.carrier = c
-	return c.others(), nil
+	if c.near.peers == nil {
+		return c.others(), nil, nil
+	}
+	routes, err := c.routes(port.Traits().TTL)
+	return c.others(), routes, err
 }
 
 // registerAmong registers, and does it again when another process registered at the same time: nodes may well start together.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/transport"
@@ -77,6 +78,22 @@ func (a *App) neighbours(broker transport.Broker) (neighbours, error) {
 	return n, nil
 }
 
+// routes makes what brings asks to the nodes that have the entities. It is used once c.node is there.
+func (c *shared) routes(ttl time.Duration) (*cluster.Router, error) {
+	return cluster.NewRouter(cluster.RouterConfig{
+		Peers: c.near.peers, Self: c.broker.OwnerID(), Placement: func() *cluster.Placement { return c.node.Placement() }, Local: served{c}, TTL: ttl, Observer: c.routed(),
+	})
+}
+
+func (c *shared) routed() cluster.RouterObserver {
+	told := c.r.app.toldOfNodes()
+	how := func(word string) func() { return func() { call(told.Routed, word) } }
+	return cluster.RouterObserver{
+		Remembered: how("remembered"), Redirected: how("redirected"), Repeated: how("repeated"),
+		GaveUp: func(code transport.PeerCode) { call(told.GivenUp, string(code)) },
+	}
+}
+
 // serve has the node service listen. The units are started.
 func (c *shared) serve(ctx context.Context) error {
 	if c.near.peers == nil {
@@ -102,11 +119,11 @@ func (c *shared) unserve(ctx context.Context) error {
 type served struct{ c *shared }
 
 func (s served) Ask(ctx context.Context, q transport.PeerAsk) (transport.PeerReply, error) {
-	return transport.PeerReply{}, &transport.PeerError{Code: transport.PeerUnavailable, Text: "this node answers no asks of others"}
+	return s.c.runtime.ServeAsk(ctx, q)
 }
 
 func (s served) Tell(ctx context.Context, q transport.PeerAsk) error {
-	return &transport.PeerError{Code: transport.PeerUnavailable, Text: "this node answers no asks of others"}
+	return s.c.runtime.ServeTell(ctx, q)
 }
 
 func (s served) Wake(units []event.Unit) {

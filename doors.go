@@ -21,10 +21,21 @@ func (a *App) Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (
 	return r.runtime.Ask(ctx, to, command, opts...)
 }
 
-// Tell has an entity decide a command some time soon and does not wait: best effort, lost with the process. Use [Send] for
-// what must happen.
-func Tell(ctx context.Context, app *App, to Ref, command any, opts ...AskOption) error {
-	r, err := app.live()
+// Teller is what [Tell] goes through: an [App], or a [Client].
+type Teller interface {
+	// Tell is the method behind the function [Tell].
+	Tell(ctx context.Context, to Ref, command any, opts ...AskOption) error
+}
+
+// Tell has an entity decide a command some time soon and does not wait for its answer: best effort, lost with the process. Where another node has the entity, it waits until that one has taken the
+// command. Use [Send] for what must happen.
+func Tell(ctx context.Context, app Teller, to Ref, command any, opts ...AskOption) error {
+	return app.Tell(ctx, to, command, opts...)
+}
+
+// Tell is the method behind the function [Tell].
+func (a *App) Tell(ctx context.Context, to Ref, command any, opts ...AskOption) error {
+	r, err := a.live()
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ var (
 	ErrRejected    = actors.ErrRejected    // a behavior said no
 	ErrMailboxFull = actors.ErrMailboxFull // too many asks wait for this entity: back off
 	ErrStopping    = actors.ErrStopping    // not started, or stopping
+	ErrUnavailable = actors.ErrUnavailable // the entity cannot be had now: ask again in a while
 	ErrAskInTx     = actors.ErrAskInTx     // an ask with one's own transaction open
 	ErrBadKey      = event.ErrBadKey       // a value cannot be a partition key
 	ErrOwned       = eventstore.ErrOwned   // another process has the store open
@@ -116,8 +117,11 @@ func Trace(parent, state string) AskOption {
 	return actors.Trace(event.Trace{Parent: parent, State: state})
 }
 
+// Asker is what [Ask] goes through: an [App], or a [Client].
+type Asker = actors.Asker
+
 // Ask has an entity decide a command, or answer a query, and gives its reply: placed, err := keyhold.Ask[*Placed](ctx, app,
-// Order.ID("o-17"), &PlaceOrder{...}). See [actors.Ask] for what an error means.
-func Ask[Out any](ctx context.Context, app *App, to Ref, command any, opts ...AskOption) (Out, error) {
+// Order.ID("o-17"), &PlaceOrder{...}). Any node of the application can be asked, and any [Client]: the node that has the entity decides. See [actors.Ask] for what an error means.
+func Ask[Out any](ctx context.Context, app Asker, to Ref, command any, opts ...AskOption) (Out, error) {
 	return actors.Ask[Out](ctx, app, to, command, opts...)
 }

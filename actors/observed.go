@@ -75,6 +75,9 @@ type NodeObserver struct {
 	Missing    func(category string)        // another application asked for records that are nowhere any more
 	Trouble    func(what string, err error) // store or broker did not do what was asked; tried again
 
+	Routed  func(how string)  // an ask for another node: "remembered", "redirected" or "repeated", as often as that
+	GivenUp func(code string) // an ask for which nobody could be found who has the entity; code is a transport.PeerCode
+
 	TakenIn   func(category string, n int) // entries of streams that other programs write
 	Repeated  func(category string, n int) // of these, events that were taken in before
 	Gone      func(category string, n int) // entries that were gone before they were taken in

@@ -54,6 +54,8 @@
 //	keyhold.relay.abandoned   counter        category                records that no broker can hold
 //	keyhold.relay.retired     counter        category                lanes that left the broker, passed by all
 //	keyhold.relay.missing     counter        category                requests of other applications for events that are nowhere any more
+//	keyhold.asks.routed       counter        how                     asks for other nodes that went to whom was remembered to have the entity, were redirected, or repeated
+//	keyhold.asks.unrouted     counter        reason                  asks for which nobody was found who has the entity
 //	keyhold.partitions        gauge          category                live keys on the broker; each category is counted by one node, once a minute
 //
 // Of projections, with the label projection, which is the name:

@@ -16,7 +16,7 @@ import (
 
 // nodeCounts are fed as things happen among nodes.
 type nodeCounts struct {
-	lost, refused, woken, handed, unfit, published, healed, diverged, abandoned, retired, missed metric.Int64Counter
+	lost, refused, woken, handed, unfit, published, healed, diverged, abandoned, retired, missed, routed, givenUp metric.Int64Counter
 
 	taken, repeated, gone, malformed metric.Int64Counter
 }
@@ -33,6 +33,8 @@ func (c *nodeCounts) instruments(counter func(to *metric.Int64Counter, name, uni
 	counter(&c.abandoned, "keyhold.relay.abandoned", "{event}", "Records that no broker can hold.")
 	counter(&c.retired, "keyhold.relay.retired", "{lane}", "Lanes that left the broker, passed by all.")
 	counter(&c.missed, "keyhold.relay.missing", "{request}", "Requests of other applications for events that are nowhere any more.")
+	counter(&c.routed, "keyhold.asks.routed", "{ask}", "Asks for other nodes that went to whom it was remembered to have the entity, were redirected, or repeated.")
+	counter(&c.givenUp, "keyhold.asks.unrouted", "{ask}", "Asks for which nobody was found who has the entity.")
 	counter(&c.taken, "keyhold.intake.taken", "{event}", "Events taken in from streams that other programs write.")
 	counter(&c.repeated, "keyhold.intake.repeated", "{entry}", "Entries of such streams whose events were taken in before.")
 	counter(&c.gone, "keyhold.intake.lost", "{entry}", "Entries of such streams that were gone before they were taken in.")
@@ -94,6 +96,7 @@ func (t *Telemetry) Nodes() actors.NodeObserver {
 		Published: some(c.published), Retired: some(c.retired),
 		Healed: of(c.healed, "category"), Diverged: of(c.diverged, "category"), Abandoned: of(c.abandoned, "category"), Missing: of(c.missed, "category"),
 		Trouble: func(what string, _ error) { add(t.counts.troubles, 1, "what", what) },
+		Routed:  of(c.routed, "how"), GivenUp: of(c.givenUp, "reason"),
 		TakenIn: some(c.taken), Repeated: some(c.repeated), Gone: some(c.gone), Malformed: of(c.malformed, "category"),
 	}
 }

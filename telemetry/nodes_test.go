@@ -40,6 +40,8 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 	n.Diverged("order")
 	n.Abandoned("order")
 	n.Missing("order")
+	n.Routed("redirected")
+	n.GivenUp("unavailable")
 	n.TakenIn("sale", 5)
 	n.Repeated("sale", 2)
 	n.Gone("sale", 3)
@@ -63,6 +65,8 @@ func TestWhatHappensAmongNodesIsCountedAndPassedOn(t *testing.T) {
 		"keyhold.relay.diverged{category=order}":                 1,
 		"keyhold.relay.abandoned{category=order}":                1,
 		"keyhold.relay.missing{category=order}":                  1,
+		"keyhold.asks.routed{how=redirected}":                    1,
+		"keyhold.asks.unrouted{reason=unavailable}":              1,
 		"keyhold.intake.taken{category=sale}":                    5,
 		"keyhold.intake.repeated{category=sale}":                 2,
 		"keyhold.intake.lost{category=sale}":                     3,
