@@ -1,11 +1,15 @@
 package guarantees
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 )
 
 // TestRollingRestart takes three nodes of a program to a newer one, one after the other, under load: 100 keys, 200 commands in a second, each with an
@@ -95,4 +99,144 @@ func TestRollingRestart(t *testing.T) {
 	f.add("newer-4")
 	f.applied(runnerName, clientA, 3)
 	f.settle(time.Minute, append(clients, clientA, clientB), clients)
+}
+
+// passed is an effect, and when it was committed.
+type passed struct {
+	client, node string
+	generation   int64
+	at           time.Time
+}
+
+// TestRestartOfFiveNodes restarts five nodes of one program, one after the other, under load: nothing is lost, and only keys of the one that is restarted move, from it and, sooner or later, back to it. The
+// others go on without a pause.
+func TestRestartOfFiveNodes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, settings{idle: time.Minute})
+	var names []string
+	for i := range 5 {
+		names = append(names, nodeName(i+1))
+	}
+	f.add(names...)
+	clients := clientsOf(40)
+	f.publish(f.nodes[names[0]], 10, interleaved(1, 1, clients...)...)
+	time.Sleep(3 * time.Second) // until who ranks first for a key has asked for it
+
+	// One who publishes for all keys, through a node that stays.
+	var through atomic.Pointer[node]
+	through.Store(f.nodes[names[1]])
+	over, published := make(chan struct{}), make(chan int)
+	go func() {
+		number := 1
+		defer func() { published <- number }()
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			var done int
+			batch := publication{Tasks: interleaved(number+1, number+1, clients...), Each: 10}
+			if err := through.Load().call(t.Context(), "publish", batch, &done); err != nil || done != len(clients) {
+				t.Errorf("published %d of %d: %v", done, len(clients), err)
+				return
+			}
+			number++
+		}
+	}()
+	began := make([]time.Time, len(names))
+	for i, name := range names {
+		through.Store(f.nodes[names[(i+1)%len(names)]])
+		time.Sleep(time.Second) // what goes through this one is through
+		began[i] = time.Now()
+		f.nodes[name].stop(t)
+		took := time.Since(began[i])
+		t.Logf("%s stopped in %v", name, took.Round(time.Millisecond))
+		if took > 20*time.Second {
+			t.Errorf("%s took %v to stop", name, took)
+		}
+		f.nodes[name].start(t)
+		time.Sleep(2 * time.Second) // it gets back what it ranks first for
+	}
+	close(over)
+	number := <-published
+	j := f.settle(2*time.Minute, clients, nil)
+	t.Logf("%d events of each of %d keys across the restarts: %v", number, len(clients), j)
+
+	rows, err := f.passed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	moves, gap := 0, time.Duration(0)
+	for _, client := range clients {
+		var before *passed
+		for i := range rows {
+			r := &rows[i]
+			if r.client != client {
+				continue
+			}
+			if before != nil && r.at.After(began[0]) {
+				if before.generation == r.generation {
+					gap = max(gap, f.pause(rows, before, r))
+				} else if moves++; !concerns(began, names, before, r) {
+					t.Errorf("%s moved from %s to %s at %v, and had no reason to", client, before.node, r.node, r.at.Sub(began[0]))
+				}
+			}
+			before = r
+		}
+	}
+	t.Logf("%d moves; the longest pause of a key that did not move was %v", moves, gap.Round(time.Millisecond))
+	if moves == 0 {
+		t.Error("nothing moved, which shows little")
+	}
+}
+
+// concerns reports whether a key moved away from the node that was being restarted, or back to one that was restarted before: a key that has little to do goes back late, for a node asks for
+// what it sees at work.
+func concerns(began []time.Time, names []string, from, to *passed) bool {
+	for i := range began {
+		end := to.at.Add(time.Second)
+		if i+2 < len(began) {
+			end = began[i+2]
+		}
+		switch {
+		case to.at.Before(began[i]):
+		case to.node == names[i], from.node == names[i] && from.at.Before(end):
+			return true
+		}
+	}
+	return false
+}
+
+// pause is how long a key waited between two effects. One as long as a lease breaks the promise, unless the others waited as well: then it was this machine.
+func (f *fleet) pause(rows []passed, before, after *passed) time.Duration {
+	f.t.Helper()
+	d, others := after.at.Sub(before.at), 0
+	for i := range rows {
+		if rows[i].at.After(before.at) && rows[i].at.Before(after.at) {
+			others++
+		}
+	}
+	if d > f.settings.ttl && others > 100 {
+		f.t.Errorf("%s waited %v on %s, which had it all the time, while others had %d effects", after.client, d, after.node, others)
+	}
+	return d
+}
+
+// passed gives the effects of tasks in the order of their commits.
+func (f *fleet) passed() ([]passed, error) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, f.database)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(ctx)
+	rows, err := c.Query(ctx, `SELECT client, node, generation, pg_xact_commit_timestamp(xmin) FROM effects WHERE handler = $1 ORDER BY 4, n`, runnerName)
+	if err != nil {
+		return nil, fmt.Errorf("read effects: %w", err)
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (p passed, err error) {
+		return p, r.Scan(&p.client, &p.node, &p.generation, &p.at)
+	})
 }
