@@ -10,6 +10,7 @@ TIMEOUT ?= 25m
 FUZZTIME ?= 5s
 TRANSPORT ?= local# or redis
 STORE ?= sqlite# or postgres
+NODES ?= 0# as many as the demo has where there can be several; or 2 to 9
 
 .DEFAULT_GOAL := help
 .PHONY: help build services test demo record-release lint generate vuln fuzz bench cover clean
@@ -44,8 +45,8 @@ test: cc services ## the whole suite, with the race detector, in random order (t
 	go test -race -count=1 -tags next ./examples/orders # its next release
 	@$(call each-module,go test -count=1 ./...)
 
-demo: ## the example shop, killed and counted: make demo; with three processes: make demo TRANSPORT=redis STORE=postgres
-	go run ./examples/orders/demo -transport $(TRANSPORT) -store $(STORE) $(ARGS)
+demo: ## the example shop, killed and counted: make demo; on several nodes: make demo NODES=3 TRANSPORT=redis STORE=postgres
+	go run ./examples/orders/demo -transport $(TRANSPORT) -store $(STORE) -nodes $(NODES) $(ARGS)
 
 record-release: ## what the example has stored, for all releases to come to be tested with: make record-release RELEASE=2
 	@test -n "$(RELEASE)" || { echo "which release? make record-release RELEASE=2"; exit 1; }

@@ -37,11 +37,13 @@ type View struct {
 	Status   Status `json:"status"`
 }
 
-// Commands that travel through the store, and answers that are kept for a command that is asked again, need a wire name.
+// What travels needs a wire name: commands through the store, answers that are kept for a command that is asked again, and whatever one node asks of another.
 var (
 	_ = keyhold.Type[PlaceOrder]("order.place", 1)
 	_ = keyhold.Type[PayOrder]("order.pay", 1)
 	_ = keyhold.Type[CancelOrder]("order.cancel", 1)
 	_ = keyhold.Type[ReceivePayment]("payment.receive", 1)
+	_ = keyhold.Type[GetOrder]("order.get", 1)
+	_ = keyhold.Type[View]("order.view", 1)
 	_ = keyhold.Type[Done]("done", 1)
 )

@@ -103,7 +103,7 @@ var layers = []row{
 	{path: "examples/orders/...", layer: programs, why: "the application that the documents show",
 		uses: []string{".", "event", "admin", "eventstore", "eventstore/memory", "eventstore/sqlite/...", "eventstore/postgres/...", "transport", "transport/inline", "transport/local", "transport/redis/...", "transport/grpc", "cluster/gossip/...", "cmd/keyhold/command"}},
 	{path: "examples/orders/demo", layer: harness, why: "kills the example's processes and counts; nothing that an application would copy, so it may use what is internal",
-		uses: []string{".", "event", "admin", "eventstore", "eventstore/sqlite/...", "eventstore/postgres/...", "transport/local", "transport/redis/...", "examples/orders/...", "internal/lifecycle", "internal/redisserver", "internal/postgresserver"}},
+		uses: []string{".", "event", "admin", "eventstore", "eventstore/sqlite/...", "eventstore/postgres/...", "transport", "transport/local", "transport/redis/...", "transport/grpc", "examples/orders/...", "internal/lifecycle", "internal/redisserver", "internal/postgresserver"}},
 	{path: "docs/guide", layer: harness, why: "the samples of the guide, so that each is compiled and run"},
 	{path: "guarantees", layer: harness, why: "black-box tests of what Keyhold promises, over processes killed in the middle of their work"},
 	{path: "cmd/keyhold", layer: programs, why: "the operator's command as a program", uses: []string{"cmd/keyhold/command"}},

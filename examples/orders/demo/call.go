@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/examples/orders"
 )
 
 // call is one line on the worker's standard input: something to do. Calls are done concurrently.
 type call struct {
 	ID     uint64 `json:"id"`
 	Verb   verb   `json:"verb"`
-	Order  order  `json:"order,omitzero"`  // place, pay
+	Order  order  `json:"order,omitzero"`  // place, pay, how
 	Client string `json:"client,omitzero"` // resume
 }
 
@@ -23,6 +24,8 @@ const (
 	halts    verb = "halts"    // list what is halted
 	mend     verb = "mend"     // talk the carrier round
 	resume   verb = "resume"   // lift the halt of a client
+	how      verb = "how"      // ask the order how it is
+	hears    verb = "hears"    // say who is heard by gossip
 )
 
 // answer is one line on its standard output: what came of a call. The one with ID 0 says that the worker is up.
@@ -33,6 +36,10 @@ type answer struct {
 	Again  bool              `json:"again,omitzero"`
 	Counts counts            `json:"counts,omitzero"`
 	Halts  []eventstore.Halt `json:"halts,omitzero"`
+
+	View      orders.View `json:"view,omitzero"`
+	Elsewhere bool        `json:"elsewhere,omitzero"` // another node answered
+	Hears     []string    `json:"hears,omitzero"`     // names of nodes
 }
 
 // counts is what the application's tables hold.

@@ -27,6 +27,7 @@ type evidence struct {
 type placedEvent struct {
 	Order  string
 	Client string
+	Cents  int64
 	Seq    uint64 // in the lane of the client: the order of commits
 	Time   time.Time
 }
@@ -85,7 +86,7 @@ func (e *evidence) readLog(ctx context.Context, store eventstore.Streams) error 
 				if err := json.Unmarshal(env.Data, &placed); err != nil {
 					return fmt.Errorf("event %s: %w", env.ID, err)
 				}
-				e.Placed = append(e.Placed, placedEvent{placed.OrderID, env.Key, uint64(env.Sequence), env.Time})
+				e.Placed = append(e.Placed, placedEvent{placed.OrderID, env.Key, placed.Total.Minor, uint64(env.Sequence), env.Time})
 			case "order.paid":
 				e.Paid[env.Key]++
 			}

@@ -15,18 +15,22 @@ import (
 	"github.com/keyhold/keyhold/internal/redisserver"
 )
 
-// The story on a Redis and a PostgreSQL, at a seventh of its size: three processes, of which one is killed.
+// The story on a Redis and a PostgreSQL, at a seventh of its size: three processes, a fourth that comes, and one that is killed.
 func TestTheStoryOfSeveralProcessesEndsWell(t *testing.T) {
 	t.Parallel()
 	p, dir := small(t), t.TempDir()
 	p.Orders, p.Clients, p.Redis, p.Postgres = 288, 24, true, true
 	f, story := told(t, p, dir)
-	if f.Placed != p.Orders || f.Processes != many || f.Failover.Clients == 0 || !strings.Contains(f.String(), "processes=3 failover_ms=") {
+	if f.Placed != p.Orders || f.Processes != many+1 || f.Failover.Clients == 0 || !strings.Contains(f.String(), "processes=4 failover_ms=") {
+		t.Errorf("figures: %s", f)
+	}
+	if f.Nodes != many+1 || f.Asked < 2*4*50 || f.Elsewhere < f.Asked/2 || f.Wrong != 0 || !strings.Contains(f.String(), " nodes=4 asked=") {
 		t.Errorf("figures: %s", f)
 	}
 	for _, part := range []string{
 		"starting Redis, PostgreSQL, and 3 processes", "redis-cli -p ", "order:client-", ":__lease__", "order:__partitions__", "process 3 is pid ",
 		"its leases end by themselves", "again\n", "it gets its share of clients back",
+		"[1/7] ", "each of the 3 hears all others by gossip", "one process more comes", "process 4 is pid ", "each of the 4 hears all others by gossip", "asked each of the 4 processes",
 	} {
 		if !strings.Contains(story, part) {
 			t.Errorf("the story does not say %q", part)
@@ -103,14 +107,17 @@ func TestWhatTheDemoRunsOnIsChosen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		transport, store string
+		nodes            int
 		processes        int
 		refused          string
 	}{
-		{"local", "sqlite", 1, ""}, {"redis", "sqlite", 1, ""}, {"redis", "postgres", many, ""},
-		{"local", "postgres", 0, "one process at a time"}, {"kafka", "sqlite", 0, "choose local and sqlite"}, {"local", "memory", 0, "choose local and sqlite"},
+		{"local", "sqlite", 0, 1, ""}, {"redis", "sqlite", 1, 1, ""}, {"redis", "postgres", 0, many, ""}, {"redis", "postgres", 5, 5, ""},
+		{"local", "postgres", 0, 0, "one process at a time"}, {"kafka", "sqlite", 0, 0, "choose local and sqlite"}, {"local", "memory", 0, 0, "choose local and sqlite"},
+		{"local", "sqlite", 3, 0, "for NODES=3 choose"}, {"redis", "sqlite", 2, 0, "for NODES=2 choose"},
+		{"redis", "postgres", 1, 0, "choose 2 to 9"}, {"redis", "postgres", 10, 0, "choose 2 to 9"}, {"redis", "postgres", -1, 0, "choose 2 to 9"},
 	} {
 		var p plan
-		err := p.choose(c.transport, c.store)
+		err := p.choose(c.transport, c.store, c.nodes)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%s, %s: %v", c.transport, c.store, err)

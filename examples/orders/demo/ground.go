@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/keyhold/keyhold/examples/orders"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/transport/grpc"
 	"github.com/keyhold/keyhold/transport/local"
 	"github.com/keyhold/keyhold/transport/redis"
 )
@@ -27,11 +29,11 @@ const ttl, heartbeat = 5 * time.Second, time.Second
 // seen to have its share.
 const idle = 2 * time.Second
 
-// many is the number of processes where there can be more than one.
-const many = 3
+// many is the number of processes at the start where there can be several, unless another one is asked for; most is how many that may be.
+const many, most = 3, 9
 
-// choose reads what the application is to run on.
-func (p *plan) choose(transport, store string) error {
+// choose reads what the application is to run on, and in how many processes; 0 = what is usual.
+func (p *plan) choose(transport, store string, nodes int) error {
 	switch transport + " " + store {
 	case "local sqlite":
 	case "redis sqlite":
@@ -43,13 +45,31 @@ func (p *plan) choose(transport, store string) error {
 	default:
 		return fmt.Errorf("there is no demo of TRANSPORT=%s with STORE=%s: choose local and sqlite, redis and postgres, or redis and sqlite", transport, store)
 	}
+	switch {
+	case !p.Postgres && nodes > 1:
+		return fmt.Errorf("a SQLite file belongs to one process: for NODES=%d choose TRANSPORT=redis STORE=postgres", nodes)
+	case p.Postgres && nodes != 0 && (nodes < 2 || nodes > most):
+		return fmt.Errorf("NODES is %d: choose 2 to %d", nodes, most)
+	case p.Postgres:
+		p.Nodes = cmp.Or(nodes, many)
+	}
 	return nil
 }
 
-// processes is how many share the work.
+// several reports whether there can be more than one process.
+func (p plan) several() bool { return p.Redis && p.Postgres }
+
+// processes is how many share the work at the start, and atLast at the end: where there can be several, one more comes while they work.
 func (p plan) processes() int {
-	if p.Redis && p.Postgres {
-		return many
+	if p.several() {
+		return cmp.Or(p.Nodes, many)
+	}
+	return 1
+}
+
+func (p plan) atLast() int {
+	if p.several() {
+		return p.processes() + 1
 	}
 	return 1
 }
@@ -79,6 +99,7 @@ func (a at) config(node string, log *slog.Logger) (keyhold.Config, storage) {
 	cfg := keyhold.Config{Name: "orders", Node: node, Store: store, Transport: local.New(), Logger: log}
 	if a.Redis != "" {
 		cfg.Transport, cfg.IdleAfter = redis.Open(a.Redis), idle
+		cfg.Cluster.Peers = counted{grpc.New(grpc.Config{Logger: log})} // as the transport would bring along, but seen by the demo
 	}
 	return cfg, store
 }

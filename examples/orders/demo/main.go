@@ -22,12 +22,13 @@ func main() {
 	flag.Uint64Var(&p.Seed, "seed", 1, "of the mix of orders")
 	transport := flag.String("transport", "local", "local, or redis: a server is started for the demo")
 	store := flag.String("store", "sqlite", "sqlite, or postgres, with redis: a server is started for the demo")
+	nodes := flag.Int("nodes", 0, fmt.Sprintf("processes at the start, 2 to %d, with redis and postgres; one more comes later; default %d", most, many))
 	flag.BoolVar(&p.Stay, "stay", false, "keep these servers at the end, until Ctrl-C")
 	dir := flag.String("dir", "", "existing, empty `directory` for database, marks and log, which is kept; default: a temporary one")
 	flag.Parse()
 	p.Parallel = min(8, p.Clients/2)
 	screen := newScreen(os.Stdout)
-	if err := p.choose(*transport, *store); err != nil {
+	if err := p.choose(*transport, *store, *nodes); err != nil {
 		screen.say("%v", err)
 		os.Exit(2)
 	}
@@ -111,9 +112,9 @@ func introduce(p plan, dir string, own bool, s *screen) {
 	const halt = "One carrier refuses an order, which halts its client."
 	const count = "At the end everything is counted."
 	switch {
-	case p.processes() > 1:
-		s.tell("%d clients place %s orders with an application that runs in %d processes, on a Redis and a PostgreSQL that are started for this demo. %s %s"+
-			" Halfway, one process is killed with SIGKILL: the others take over what it had, and then it is started again. %s",
+	case p.several():
+		s.tell("%d clients place %s orders with an application that runs in %d processes, on a Redis and a PostgreSQL that are started for this demo. They find one another by gossip, "+
+			"and each is asked for orders that another one has. %s %s Halfway, one process more comes, and one is killed with SIGKILL: the others take over what it had, and then it is started again. %s",
 			p.Clients, thousands(p.Orders), p.processes(), shipping, halt, count)
 	case p.Redis:
 		s.tell("%d clients place %s orders. The application runs in one process, since a SQLite file belongs to one at a time; its events and leases go "+
@@ -151,6 +152,14 @@ func conclude(p plan, f figures, faults []string, took time.Duration, dir string
 			[3]string{"failover", thousands(int(f.Failover.Max.Milliseconds())), fmt.Sprintf("ms at most (median %s), from the signal until shipping goes on for a",
 				thousands(int(f.Failover.Median.Milliseconds())))},
 			[3]string{"", "", fmt.Sprintf("client that the process had, of %d; a lease and a heartbeat: %s", f.Failover.Clients, thousands(int((ttl + heartbeat).Milliseconds())))},
+		)
+	}
+	if p.several() {
+		rows = append(rows,
+			[3]string{"nodes", thousands(f.Nodes), "that hear all others by gossip"},
+			[3]string{"asked", thousands(f.Asked), "times how an order is, each process for the same orders"},
+			[3]string{"elsewhere", thousands(f.Elsewhere), "of these answers came from the process that has the order, through the one that was asked"},
+			[3]string{"wrong", thousands(f.Wrong), "answers that the event log does not bear out, or older than one before"},
 		)
 	}
 	if f.Late > 0 {

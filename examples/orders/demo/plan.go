@@ -15,6 +15,7 @@ type plan struct {
 	Seed     uint64
 	Redis    bool // the transport; else local
 	Postgres bool // the store; else SQLite
+	Nodes    int  // processes at the start, where there can be several
 	Stay     bool // servers do, until a signal
 }
 

@@ -23,12 +23,20 @@ type script struct {
 	fleet    fleet
 	lives    map[int]int // starts so far, by number of the process
 	answered []order     // whose askers have their answer
+	chapter  int
 	killed   incarnation
 	seen     seen
 }
 
-// steps is the number of chapters.
-const steps = 6
+// step begins a chapter.
+func (s *script) step(format string, args ...any) {
+	s.chapter++
+	all := 6
+	if s.several() {
+		all = 7
+	}
+	s.screen.step(s.chapter, all, format, args...)
+}
 
 // patience is how long the application may make no progress before the demo goes on without it, and counts what is missing.
 const patience = 20 * time.Second
@@ -72,11 +80,11 @@ func (s *script) run(ctx context.Context) (f figures, faults []string, err error
 func (s *script) begin(ctx context.Context) (err error) {
 	switch {
 	case s.processes() > 1:
-		s.screen.step(1, steps, "starting Redis, PostgreSQL, and %d processes of the application", s.processes())
+		s.step("starting Redis, PostgreSQL, and %d processes of the application", s.processes())
 	case s.Redis:
-		s.screen.step(1, steps, "starting Redis and the application")
+		s.step("starting Redis and the application")
 	default:
-		s.screen.step(1, steps, "starting the application")
+		s.step("starting the application")
 	}
 	if s.ground, err = prepare(ctx, s.plan, s.dir); err != nil {
 		return err
@@ -89,7 +97,7 @@ func (s *script) begin(ctx context.Context) (err error) {
 	if s.Redis {
 		s.screen.note("this Redis has just begun, and cannot know who had a lease before: it grants none for one TTL, %s", ttl)
 	}
-	return nil
+	return s.awaitHeard(ctx, s.processes())
 }
 
 func (s *script) start(ctx context.Context, number int) error {
@@ -115,9 +123,13 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 	if s.processes() > 1 {
 		through = ", through all processes in turn"
 	}
-	s.screen.step(2, steps, "placing %s orders for %d clients, %d at once%s", thousands(len(s.all)), s.Clients, s.Askers, through)
+	s.step("placing %s orders for %d clients, %d at once%s", thousands(len(s.all)), s.Clients, s.Askers, through)
 	half := len(s.all) / 2
-	if err := s.placeAll(ctx, s.all[:half]); err != nil {
+	var comes []moment
+	if s.several() {
+		comes = append(comes, moment{half / 3, s.grow})
+	}
+	if err := s.placeAll(ctx, s.all[:half], comes...); err != nil {
 		return nil, err
 	}
 	halt, err := s.awaitHalt(ctx)
@@ -133,12 +145,15 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 			return nil, err
 		}
 	}
+	if err := s.survey(ctx); err != nil {
+		return nil, err
+	}
 
 	cut := len(s.all)
 	if s.processes() > 1 {
 		cut = half + (len(s.all)-half)*3/5
 	}
-	left, lost, err := s.place(ctx, s.all[half:cut], min(max(s.Askers, len(s.all)/40), half/2))
+	left, lost, err := s.place(ctx, s.all[half:cut], moment{min(max(s.Askers, len(s.all)/40), half/2), s.kill})
 	if err != nil {
 		return nil, err
 	}
@@ -153,18 +168,23 @@ func (s *script) placeUntilKilled(ctx context.Context) ([]order, error) {
 	return append(left, s.all[cut:]...), s.spread()
 }
 
+// moment is what happens when so many orders of some have their answer, while others are asked for.
+type moment struct {
+	answers int
+	do      func(ctx context.Context) error
+}
+
 // placeAll has orders placed, every one of them.
-func (s *script) placeAll(ctx context.Context, orders []order) error {
-	left, _, err := s.place(ctx, orders, 0)
+func (s *script) placeAll(ctx context.Context, orders []order, moments ...moment) error {
+	left, _, err := s.place(ctx, orders, moments...)
 	if err == nil && len(left) > 0 {
 		err = errLost // nobody has killed it
 	}
 	return err
 }
 
-// place has orders placed. After so many answers (0 = never) it kills a process. It gives the orders without an answer, and
-// how many asks had none.
-func (s *script) place(ctx context.Context, orders []order, killAfter int) (left []order, lost int, err error) {
+// place has orders placed, and more done meanwhile. It gives the orders without an answer, and how many asks had none.
+func (s *script) place(ctx context.Context, orders []order, moments ...moment) (left []order, lost int, err error) {
 	a, err := startAskers(ctx, &s.fleet, orders, s.Askers)
 	if err != nil {
 		return nil, 0, err
@@ -186,11 +206,11 @@ func (s *script) place(ctx context.Context, orders []order, killAfter int) (left
 		default:
 			return nil, 0, out.err
 		}
-		if killAfter > 0 && answers == killAfter {
-			if err := s.kill(); err != nil {
+		if len(moments) > 0 && answers == moments[0].answers {
+			if err := moments[0].do(ctx); err != nil {
 				return nil, 0, err
 			}
-			killAfter = 0
+			moments = moments[1:]
 		}
 		if s.screen.due() {
 			s.screen.progress("%s placed%s", thousands(len(s.answered)), s.shipped(ctx))
@@ -234,9 +254,9 @@ func (s *script) ofRefused(h eventstore.Halt) bool {
 // client is through.
 func (s *script) startAgain(ctx context.Context, left []order) error {
 	if s.processes() > 1 {
-		s.screen.step(4, steps, "starting process %d again", s.killed.number)
+		s.step("starting process %d again", s.killed.number)
 	} else {
-		s.screen.step(4, steps, "starting the application again, on the same database")
+		s.step("starting the application again, on the same database")
 	}
 	if err := s.start(ctx, s.killed.number); err != nil {
 		return err
@@ -255,12 +275,18 @@ func (s *script) startAgain(ctx context.Context, left []order) error {
 	if err := s.awaitShipped(ctx, s.all, s.refused.Client); err != nil || s.processes() == 1 {
 		return err
 	}
-	return s.spread()
+	if err := s.spread(); err != nil {
+		return err
+	}
+	if err := s.awaitHeard(ctx, s.atLast()); err != nil {
+		return err
+	}
+	return s.survey(ctx)
 }
 
 // lift shows the halt, has the carrier come round, resumes the client and waits until it is through.
 func (s *script) lift(ctx context.Context) error {
-	s.screen.step(5, steps, "what is halted stays halted")
+	s.step("what is halted stays halted")
 	a, err := s.fleet.call(ctx, call{Verb: halts})
 	if err != nil {
 		return err
@@ -330,7 +356,7 @@ func (c counts) reached(want map[string]int) bool {
 
 // count stops the application and counts what it left.
 func (s *script) count(ctx context.Context) (figures, []string, error) {
-	s.screen.step(6, steps, "counting: event log, tables, and the marks that shipping left")
+	s.step("counting: event log, tables, and the marks that shipping left")
 	if err := s.fleet.end(ctx, func(ctx context.Context, p *process) error { return p.stop(ctx) }); err != nil {
 		return figures{}, nil, fmt.Errorf("stop: %w", err)
 	}

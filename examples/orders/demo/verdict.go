@@ -20,6 +20,11 @@ type figures struct {
 	Halted      int // clients halted after the process was started again
 	Resumed     int // of these, not halted any more
 
+	Nodes     int // processes that hear all others by gossip
+	Asked     int // times that a process was asked how an order is
+	Elsewhere int // of these, answered by another process
+	Wrong     int // of these, answered otherwise than the event log has it
+
 	Processes int      // that took part in shipping
 	Failover  failover // where there are leases
 	Late      int      // times that a process entered shipping that was owner no more; it could commit nothing
@@ -31,6 +36,9 @@ func (f figures) String() string {
 	if f.Failover.Clients > 0 {
 		s += fmt.Sprintf(" processes=%d failover_ms=%d", f.Processes, f.Failover.Max.Milliseconds())
 	}
+	if f.Asked > 0 {
+		s += fmt.Sprintf(" nodes=%d asked=%d elsewhere=%d wrong=%d", f.Nodes, f.Asked, f.Elsewhere, f.Wrong)
+	}
 	return s
 }
 
@@ -39,6 +47,9 @@ type seen struct {
 	Before eventstore.Halt   // of the client whose order is refused, before the kill
 	Halted []eventstore.Halt // all of them, after the second start and before any was lifted
 	Marks  int               // written until then
+
+	Hears   map[string][]string // who heard whom, when all processes ran again
+	Replies [][]reply           // to asks how an order is, one list for each, in the order of asking
 }
 
 // judge counts, and names everything that is not as promised.
@@ -63,7 +74,12 @@ func judge(p plan, e evidence, s seen) (figures, []string) {
 	inside := follow(e.Marks)
 	f.Overlapping, f.Parallel, f.Processes, f.Late = inside.overlapping, inside.parallel, inside.processes, inside.late
 
-	faults := f.faults(p)
+	var untrue []string
+	if p.several() {
+		f.Nodes = wellHeard(s.Hears, p.atLast())
+		f.Asked, f.Elsewhere, f.Wrong, untrue = compare(e, s.Replies)
+	}
+	faults := append(f.faults(p), untrue...)
 	if p.Redis {
 		f.Failover = measure(e, s.Before.Unit)
 		faults = append(faults, f.Failover.faults()...)
@@ -81,10 +97,18 @@ func (f figures) faults(p plan) (faults []string) {
 	}{
 		{"placed", f.Placed, p.Orders}, {"shipped", f.Shipped, p.Orders}, {"lost", f.Lost, 0}, {"reordered", f.Reordered, 0},
 		{"overlapping", f.Overlapping, 0}, {"twice", f.Twice, 0}, {"halted", f.Halted, 1}, {"resumed", f.Resumed, 1},
-		{"processes", f.Processes, p.processes()},
+		{"processes", f.Processes, p.atLast()}, {"wrong", f.Wrong, 0},
 	} {
 		if figure.got != figure.want {
 			faults = append(faults, fmt.Sprintf("%s is %d, not %d", figure.name, figure.got, figure.want))
+		}
+	}
+	if p.several() {
+		if f.Nodes != p.atLast() {
+			faults = append(faults, fmt.Sprintf("nodes is %d, not %d: not every process hears all others by gossip", f.Nodes, p.atLast()))
+		}
+		if f.Elsewhere*2 < f.Asked || f.Asked == 0 { // all processes are asked for the same orders, and one at most has each
+			faults = append(faults, fmt.Sprintf("of %d asks %d were answered elsewhere, less than half", f.Asked, f.Elsewhere))
 		}
 	}
 	if f.Parallel < p.Parallel {

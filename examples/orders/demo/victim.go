@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +11,7 @@ import (
 )
 
 // kill kills the process that has most clients, and leaves a mark of it.
-func (s *script) kill() error {
+func (s *script) kill(context.Context) error {
 	marks, err := readMarksFile(marksIn(s.dir))
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func (s *script) kill() error {
 	if marks, err = readMarksFile(marksIn(s.dir)); err != nil {
 		return err
 	}
-	s.screen.step(3, steps, "killed process %d with SIGKILL after %s orders", p.pid(), thousands(len(s.answered)))
+	s.step("killed process %d with SIGKILL after %s orders", p.pid(), thousands(len(s.answered)))
 	if s.processes() > 1 {
 		s.screen.note("it was process %d, and shipped for %d of the clients, %d of them at that moment", p.number, clients[s.killed], open(marks, s.killed))
 		s.screen.note("its leases end by themselves, after %s at most: then the others take over what it had", ttl)

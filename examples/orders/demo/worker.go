@@ -80,7 +80,7 @@ func runWorker(args []string) int {
 
 func newWorker(r role, m *marker, out io.Writer) *worker {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", r.number)
-	cfg, store := r.config(fmt.Sprintf("process %d", r.number), log)
+	cfg, store := r.config(nodeName(r.number), log)
 	w := &worker{
 		app:   keyhold.New(cfg),
 		store: store, carrier: &carrier{refuses: r.refuses}, marker: m, out: out,
@@ -141,6 +141,14 @@ func (w *worker) do(ctx context.Context, c call) (a answer, err error) {
 	case pay:
 		_, err = keyhold.Ask[*orders.Done](ctx, w.app, orders.Payment.ID("p-"+c.Order.ID),
 			&orders.ReceivePayment{OrderID: c.Order.ID, Cents: c.Order.Cents}, keyhold.CommandID("pay "+c.Order.ID))
+	case how:
+		var t trip
+		var view *orders.View
+		if view, err = keyhold.Ask[*orders.View](t.of(ctx), w.app, orders.Order.ID(c.Order.ID), &orders.GetOrder{}); err == nil {
+			a.View, a.Elsewhere = *view, t.elsewhere.Load()
+		}
+	case hears:
+		a.Hears, err = heard(ctx, w.app)
 	case progress:
 		a.Counts, err = count(ctx, w.store.Reader())
 	case halts:
