@@ -47,6 +47,8 @@ type (
 	Start = actors.Start
 	// AskOption changes one [Ask]: [CommandID], [CorrelationID], [Tenant], [Trace].
 	AskOption = actors.AskOption
+	// AskError is what an [Ask] gives that was not answered: it says whether anything may have been done. See [actors.AskError].
+	AskError = actors.AskError
 	// Observer is told what happens to units: for logs and metrics.
 	Observer = actors.Observer
 	// SQL is the application's own SQL inside a unit of work.

@@ -60,6 +60,39 @@ func newKeyAfter(talk *gossip.Gossip, older, newer []byte) error {
 	return err
 }
 
+// A client asks from a process that runs nothing of the grocer.
+
+func grocersClient(nodes, certFile, keyFile, caFile string) *keyhold.Client {
+	client := keyhold.NewClient(keyhold.ClientConfig{
+		Name:  "grocer",
+		Peers: grpc.New(grpc.Config{TLS: grpc.MutualTLS(certFile, keyFile, caFile, "grocer-nodes")}),
+		Nodes: []string{nodes}, // grocer-nodes:7947, the name that stands for all of them
+	})
+	return client
+}
+
+// shelf is an entity that counts what is put on it.
+var shelf = keyhold.Entity[int]{
+	Kind: "shelf", Version: 1,
+	Commands: keyhold.Commands[int]{keyhold.OnCommand(func(c keyhold.Command, n int, _ *PutOnShelf) (*OnShelf, error) {
+		c.Emit(PutOn{ShelfID: c.ID()})
+		return &OnShelf{Count: n + 1}, nil
+	})},
+	Fold: keyhold.Fold[int]{keyhold.OnEvent(func(n int, _ PutOn) int { return n + 1 })},
+}
+
+type (
+	PutOnShelf struct{}
+	OnShelf    struct{ Count int }
+	PutOn      struct{ ShelfID string }
+)
+
+var (
+	_ = keyhold.Type[PutOnShelf]("shelf.put", 1)
+	_ = keyhold.Type[OnShelf]("shelf.count", 1)
+	_ = keyhold.Type[PutOn]("shelf.put_on", 1)
+)
+
 // Two nodes on addresses of their own hear each other, and ask each other, with what the page gives them.
 func TestTheGrocerHasSeveralMachines(t *testing.T) {
 	t.Parallel()
@@ -71,7 +104,7 @@ func TestTheGrocerHasSeveralMachines(t *testing.T) {
 	var apps []*keyhold.App
 	for i, ip := range []string{first, second} {
 		app, talk := clusteredGrocer(fmt.Sprint("grocer-", i), ip, database, broker, [][]byte{older}, certFile, keyFile, caFile)
-		app.Register(keyhold.Category{Name: "price", Key: "item", Events: []keyhold.EventType{keyhold.EventOf[PriceSet]()}})
+		app.Register(keyhold.Category{Name: "price", Key: "item", Events: []keyhold.EventType{keyhold.EventOf[PriceSet]()}}, shelf)
 		if err := app.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -101,22 +134,19 @@ func TestTheGrocerHasSeveralMachines(t *testing.T) {
 			return slices.Equal(at, want)
 		})
 	}
-	asks := grpc.New(grpc.Config{TLS: grpc.MutualTLS(certFile, keyFile, caFile, "grocer-nodes")})
-	soonTrue(t, "is asked", func() bool {
-		status, err := statusOf(t, asks, apps[0], second+":7947")
-		return err == nil && len(status.Members) == 2
-	})
-}
-
-// statusOf asks a node service as another node does.
-func statusOf(t *testing.T, asks *grpc.Peers, from *keyhold.App, address string) (transport.PeerStatus, error) {
-	t.Helper()
-	id := transport.PeerIdentity{Application: "grocer", StoreID: from.Members()[0].StoreID}
-	if err := asks.Start(t.Context(), id, nil); err != nil {
-		return transport.PeerStatus{}, err
+	client := grocersClient(second+":7947", certFile, keyFile, caFile)
+	if err := client.Start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	defer asks.Stop(context.Background())
-	return asks.Status(t.Context(), address)
+	defer client.Stop(context.Background())
+	for _, id := range []string{"tea", "milk", "bread", "salt"} { // whichever node has the shelf
+		for i, asker := range []keyhold.Asker{apps[0], client, apps[1]} {
+			got, err := keyhold.Ask[*OnShelf](t.Context(), asker, shelf.ID(id), &PutOnShelf{})
+			if err != nil || got.Count != i+1 {
+				t.Errorf("%s, ask %d: %+v, %v", id, i, got, err)
+			}
+		}
+	}
 }
 
 // What cluster.md says that nodes of different keys say.

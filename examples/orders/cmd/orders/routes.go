@@ -42,13 +42,13 @@ func command(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() 
 		if key := r.Header.Get("Idempotency-Key"); key != "" {
 			opts = append(opts, keyhold.CommandID(key))
 		}
-		reply(w, http.StatusConflict)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), in, opts...))
+		reply(w, http.StatusConflict, len(opts) > 0)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), in, opts...))
 	}
 }
 
 func query(app *keyhold.App, entity func(id string) keyhold.Ref, empty func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		reply(w, http.StatusNotFound)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), empty()))
+		reply(w, http.StatusNotFound, true)(keyhold.Ask[any](r.Context(), app, entity(r.PathValue("id")), empty()))
 	}
 }
 
@@ -76,19 +76,23 @@ func client(db *sql.DB) http.HandlerFunc {
 			unavailable(w, "the database cannot be read")
 			return
 		}
-		reply(w, http.StatusNotFound)(v, nil)
+		reply(w, http.StatusNotFound, true)(v, nil)
 	}
 }
 
-// reply writes an answer, or what an error means to an HTTP client; no is the status of a rejection.
-func reply(w http.ResponseWriter, no int) func(v any, err error) {
+// reply writes an answer, or what an error means to an HTTP client. no is the status of a rejection; repeats: asking again does nothing twice.
+func reply(w http.ResponseWriter, no int, repeats bool) func(v any, err error) {
 	return func(v any, err error) {
+		var ask *keyhold.AskError
+		unknown := errors.As(err, &ask) && ask.Unknown // the answer was lost, with the node that had it or the way to it
 		switch {
 		case errors.Is(err, keyhold.ErrRejected):
 			http.Error(w, err.Error(), no)
 		case errors.Is(err, keyhold.ErrBadKey):
 			http.Error(w, err.Error(), http.StatusBadRequest)
-		case keyhold.Retryable(err):
+		case unknown && !repeats:
+			http.Error(w, err.Error(), http.StatusGatewayTimeout)
+		case unknown, keyhold.Retryable(err):
 			unavailable(w, err.Error())
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)

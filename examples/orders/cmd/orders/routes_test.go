@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -74,6 +75,30 @@ func TestAShopThatIsClosedSaysTryAgain(t *testing.T) {
 	routes(app, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/orders/o-1", nil))
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestWhatAnErrorMeansToACaller(t *testing.T) {
+	t.Parallel()
+	lost := &keyhold.AskError{To: orders.Order.ID("o-1"), Err: errors.New("the link broke"), Unknown: true}
+	for name, c := range map[string]struct {
+		err     error
+		repeats bool
+		status  int
+	}{
+		"done":                              {nil, false, 200},
+		"rejected":                          {keyhold.Reject("no"), true, 409},
+		"a bad key":                         {keyhold.ErrBadKey, true, 400},
+		"nothing was done":                  {keyhold.ErrMailboxFull, false, 503},
+		"it may have been done":             {lost, false, 504},
+		"it may have been, and may be done": {lost, true, 503},
+		"a fault of the program":            {errors.New("what is that"), true, 500},
+	} {
+		w := httptest.NewRecorder()
+		reply(w, http.StatusConflict, c.repeats)(struct{}{}, c.err)
+		if w.Code != c.status || (w.Header().Get("Retry-After") != "") != (c.status == 503) {
+			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), w.Body)
+		}
 	}
 }
 
