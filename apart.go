@@ -19,8 +19,8 @@ func (c *shared) stand(ctx context.Context) {
 	}
 }
 
-// gone reports whether nothing has answered for longer than d. A call that hangs gives no error for a long time: one that takes twice as long counts as well, where those who ask
-// do so more often than that.
+// gone reports whether nothing has answered for longer than d. A call that hangs gives no error for a long time: one that takes three times as long counts as well, where those who
+// ask do so more often than that. A machine that is merely slow is not to make a node step back.
 func (r *reach) gone(d time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,5 +28,5 @@ func (r *reach) gone(d time.Duration) bool {
 	if !r.mu.lost.IsZero() {
 		return now.Sub(r.mu.lost) > d
 	}
-	return !r.mu.answered.IsZero() && now.Sub(r.mu.answered) > 2*d
+	return !r.mu.answered.IsZero() && now.Sub(r.mu.answered) > 3*d
 }

@@ -18,6 +18,7 @@ import (
 type Placement struct {
 	members []placed
 	byName  map[string][]int // of a subscriber: indexes into members that run it
+	apart   map[string]bool  // subscribers that only members run which are apart, or drain
 }
 
 // placed is a member with the seed of its scores.
@@ -26,13 +27,19 @@ type placed struct {
 	seed uint64
 }
 
-// away: it takes nothing.
+// away: it takes nothing, as long as others do.
 func (m *placed) away() bool { return m.Draining || m.Apart }
+
+// away reports whether a member ranks nowhere for a unit. Where all are apart that run it, they rank as if none were: it is the store or the broker that is down, or slow, and whoever
+// reaches it first is not to wait until all have said so.
+func (p *Placement) away(u event.Unit, m *placed) bool {
+	return m.Draining || m.Apart && !p.apart[u.Name]
+}
 
 // NewPlacement makes the placement of these members. Members are told apart by the name of their node, so that one that restarts gets the units back that it had;
 // where several have one name, by the order in which they began.
 func NewPlacement(members []transport.Member) *Placement {
-	p := &Placement{byName: map[string][]int{}}
+	p := &Placement{byName: map[string][]int{}, apart: map[string]bool{}}
 	ordered := slices.Clone(members)
 	slices.SortFunc(ordered, func(a, b transport.Member) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
@@ -45,6 +52,15 @@ func NewPlacement(members []transport.Member) *Placement {
 		p.members = append(p.members, placed{Member: m, seed: seedOf(m.Node, same)})
 		for _, name := range m.Names {
 			p.byName[name] = append(p.byName[name], i)
+		}
+	}
+	p.apart[event.PartName] = true
+	for i := range p.members {
+		m := &p.members[i]
+		p.apart[event.PartName] = p.apart[event.PartName] && m.away()
+		for _, name := range m.Names {
+			was, seen := p.apart[name]
+			p.apart[name] = m.away() && (was || !seen)
 		}
 	}
 	return p
@@ -68,7 +84,7 @@ func (p *Placement) Members() []transport.Member {
 	return all
 }
 
-// Rank gives the place of a member for a unit, 0 = first, among the members that run it and are neither draining nor apart. It is the number of members, or
+// Rank gives the place of a member for a unit, 0 = first, among the members that run it and are neither draining nor, unless all are, apart. It is the number of members, or
 // more, for one that is not among these, or that ranks itself last: unfit.
 func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	var own score
@@ -77,7 +93,7 @@ func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	key := hashOf(u)
 	for _, i := range rivals {
 		if m := &p.members[i]; m.ID == id {
-			own, among = m.score(key), !m.away()
+			own, among = m.score(key), !p.away(u, m)
 		}
 	}
 	if !among {
@@ -86,7 +102,7 @@ func (p *Placement) Rank(u event.Unit, id string, unfit bool) int {
 	rank := 0
 	for _, i := range rivals {
 		m := &p.members[i]
-		if m.ID == id || m.away() {
+		if m.ID == id || p.away(u, m) {
 			continue
 		}
 		if unfit || m.score(key).above(own) {
@@ -102,7 +118,7 @@ func (p *Placement) First(u event.Unit) string {
 	first, key := "", hashOf(u)
 	for _, i := range p.rivals(u) {
 		m := &p.members[i]
-		if m.away() {
+		if p.away(u, m) {
 			continue
 		}
 		if s := m.score(key); first == "" || s.above(best) {

@@ -146,6 +146,41 @@ func TestWhoDoesNotRunAUnitOrDrainsIsNotAmongThem(t *testing.T) {
 	}
 }
 
+// Whoever reaches the store first again is not to wait until all have said so.
+func TestWhereAllAreApartTheyRankAsIfNoneWere(t *testing.T) {
+	t.Parallel()
+	all := members("a", "b", "c")
+	all[2].Names = []string{"billing"}
+	whole := cluster.NewPlacement(all)
+	all[0].Apart, all[1].Draining = true, true
+	p := cluster.NewPlacement(all)
+	part := event.Part(3).Unit()
+	for i := range units {
+		u := unit(i) // c does not run it
+		if got := p.First(u); got != "id-a" || p.Rank(u, "id-a", false) != 0 || p.Rank(u, "id-b", false) != 3 {
+			t.Fatalf("%s is %q's, rank %d", u, got, p.Rank(u, "id-a", false))
+		}
+		if got := p.First(event.Unit{Name: "billing", Key: u.Key}); got != "id-c" {
+			t.Fatalf("what c runs as well is %q's", got)
+		}
+	}
+	if got := p.First(part); got != "id-c" {
+		t.Errorf("the part is %q's", got)
+	}
+	for i := range all {
+		all[i].Apart, all[i].Draining = true, false
+	}
+	p = cluster.NewPlacement(all)
+	for i := range units {
+		if got, want := p.First(unit(i)), whole.First(unit(i)); got != want {
+			t.Fatalf("%s is %q's, before it was %q's", unit(i), got, want)
+		}
+	}
+	if got, want := p.First(part), whole.First(part); got != want {
+		t.Errorf("the part is %q's, before it was %q's", got, want)
+	}
+}
+
 func TestTheUnfitRankLast(t *testing.T) {
 	t.Parallel()
 	p := cluster.NewPlacement(members("a", "b", "c"))

@@ -12,5 +12,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workerArg {
 		os.Exit(runWorker(os.Args[2:]))
 	}
-	goleak.VerifyTestMain(m)
+	// Gossip that was stopped waits for a second for an answer that it had asked a node for which is gone.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
