@@ -13,7 +13,10 @@ import (
 	"github.com/keyhold/keyhold/keyholdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Gossip that was stopped waits for a second for an answer that it had asked a node for which is gone.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
+}
 
 // wasStored has a test run on a store in which an older release has left events of one entity, as JSON.
 func wasStored(t *testing.T, stream event.Stream, events ...event.Envelope) keyholdtest.Option {
