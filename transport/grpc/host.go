@@ -100,8 +100,9 @@ func (h *host) status(ctx context.Context, decode func(any) error) any {
 
 // serve is what all calls have in common. counted: it takes a place in the room; wakes and the status do not, so that a node that is full can still be looked at.
 func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Message, counted bool, do func() (proto.Message, error), failed func(*nodev1.Failure) proto.Message) (out any) {
+	ended := func(err error) proto.Message { return failed(toFailure(err, h.run.config.MaxMessage/2)) }
 	fail := func(code transport.PeerCode, unknown bool, format string, args ...any) proto.Message {
-		return failed(toFailure(&transport.PeerError{Code: code, Text: fmt.Sprintf(format, args...), Unknown: unknown}))
+		return ended(&transport.PeerError{Code: code, Text: fmt.Sprintf(format, args...), Unknown: unknown})
 	}
 	called(ctx)
 	if why := h.stranger(ctx); why != "" {
@@ -109,7 +110,7 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	}
 	got := incoming{message: in}
 	if err := decode(&got); err != nil {
-		return failed(toFailure(err)) // too large, or the link broke: gRPC has told the caller already, and sends nothing of this
+		return ended(err) // too large, or the link broke: gRPC has told the caller already, and sends nothing of this
 	}
 	if got.err != nil {
 		return fail(transport.PeerBad, false, "the message cannot be read: %v", got.err)
@@ -133,7 +134,7 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	}()
 	answer, err := do()
 	if err != nil {
-		return failed(toFailure(err))
+		return ended(err)
 	}
 	if size := proto.Size(answer); size > h.run.config.MaxMessage {
 		return fail(transport.PeerTooLarge, true, "the answer has %d bytes, more than MaxMessage allows on node %s (%d)", size, h.run.address, h.run.config.MaxMessage)

@@ -213,6 +213,9 @@ func (r *run) stop(ctx context.Context) error {
 
 // Ask, see [transport.Peers].
 func (p *Peers) Ask(ctx context.Context, address string, q transport.PeerAsk) (transport.PeerReply, error) {
+	if err := unwritable(&q); err != nil {
+		return transport.PeerReply{}, err
+	}
 	var out nodev1.AskResponse
 	if err := p.call(ctx, address, "Ask", &nodev1.AskRequest{Question: toQuestion(&q)}, &out); err != nil {
 		return transport.PeerReply{}, err
@@ -222,6 +225,9 @@ func (p *Peers) Ask(ctx context.Context, address string, q transport.PeerAsk) (t
 
 // Tell, see [transport.Peers].
 func (p *Peers) Tell(ctx context.Context, address string, q transport.PeerAsk) error {
+	if err := unwritable(&q); err != nil {
+		return err
+	}
 	var out nodev1.TellResponse
 	if err := p.call(ctx, address, "Tell", &nodev1.TellRequest{Question: toQuestion(&q)}, &out); err != nil {
 		return err
@@ -231,6 +237,9 @@ func (p *Peers) Tell(ctx context.Context, address string, q transport.PeerAsk) e
 
 // Wake, see [transport.Peers].
 func (p *Peers) Wake(ctx context.Context, address string, units []event.Unit) error {
+	if err := unwritableUnits(units); err != nil {
+		return err
+	}
 	var out nodev1.WakeResponse
 	if err := p.call(ctx, address, "Wake", &nodev1.WakeRequest{Units: toUnits(units)}, &out); err != nil {
 		return err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -58,6 +60,52 @@ func toQuestion(q *transport.PeerAsk) *nodev1.Question {
 		Waiting: toUnits(q.Waiting), Decide: q.Decide}
 }
 
+// unwritable names what of a question the wire does not carry: gRPC finds out when it has begun to send, and then nobody could tell what was done.
+func unwritable(q *transport.PeerAsk) error {
+	for _, part := range []struct{ what, text string }{
+		{"the kind of the entity", q.To.Name}, {"the id of the entity", q.To.Key}, {"the type", q.Type}, {"the command id", q.CommandID}, {"the correlation id", q.CorrelationID},
+		{"the causation id", q.CausationID}, {"the tenant", q.Tenant}, {"the trace", q.Trace.Parent}, {"the state of the trace", q.Trace.State},
+	} {
+		if !utf8.ValidString(part.text) {
+			return notText(part.what, part.text)
+		}
+	}
+	return unwritableUnits(q.Waiting)
+}
+
+func unwritableUnits(units []event.Unit) error {
+	for _, u := range units {
+		if !utf8.ValidString(u.Name) || !utf8.ValidString(u.Key) {
+			return notText("a unit", u.Name+"/"+u.Key)
+		}
+	}
+	return nil
+}
+
+func notText(what, text string) error {
+	return &transport.PeerError{Code: transport.PeerBad, Text: fmt.Sprintf("%s, %q, is not valid UTF-8: use text, such as the hexadecimal form of the bytes", what, shortened(text, 64))}
+}
+
+// mostText is how many bytes of an error's text go over the wire at most.
+const mostText = 64 << 10
+
+// shortened gives the beginning of a text as valid UTF-8 of at most so many bytes.
+func shortened(text string, most int) string {
+	const more = " ..."
+	if len(text) <= most && utf8.ValidString(text) {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), most+1)], "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	cut := max(most-len(more), 0)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + more
+}
+
 // fromQuestion refuses what no asker of any release says.
 func fromQuestion(q *nodev1.Question) (transport.PeerAsk, error) {
 	bad := func(err error) (transport.PeerAsk, error) {
@@ -99,8 +147,8 @@ func fromAnswer(a *nodev1.AskResponse) (transport.PeerReply, error) {
 	return transport.PeerReply{Type: r.Type, Version: int(r.Version), Encoding: encoding, Data: r.Data, Generation: event.Generation(r.Generation)}, nil
 }
 
-// toFailure tells what a service's error is. One that is not of the port says nothing of what was done.
-func toFailure(err error) *nodev1.Failure {
+// toFailure tells what a service's error is, in so many bytes of text at most. One that is not of the port says nothing of what was done.
+func toFailure(err error, most int) *nodev1.Failure {
 	var e *transport.PeerError
 	switch {
 	case errors.As(err, &e):
@@ -109,7 +157,7 @@ func toFailure(err error) *nodev1.Failure {
 	default:
 		e = &transport.PeerError{Code: transport.PeerFailed, Text: err.Error(), Unknown: true}
 	}
-	f := &nodev1.Failure{Code: nodev1.Code(max(slices.Index(peerCodes, e.Code), 0)), Text: e.Text, Unknown: e.Unknown}
+	f := &nodev1.Failure{Code: nodev1.Code(max(slices.Index(peerCodes, e.Code), 0)), Text: shortened(e.Text, min(most, mostText)), Unknown: e.Unknown}
 	if e.Owner != (transport.PeerOwner{}) {
 		f.Owner = &nodev1.Owner{Id: e.Owner.ID, Address: e.Owner.Address, Generation: uint64(e.Owner.Generation)}
 	}
@@ -156,7 +204,7 @@ func fromMember(m *nodev1.Member) transport.Member {
 }
 
 func toStatus(s transport.PeerStatus) *nodev1.StatusResponse {
-	out := &nodev1.StatusResponse{Member: toMember(s.Member), Ready: s.Ready}
+	out := &nodev1.StatusResponse{Member: toMember(s.Member), Ready: shortened(s.Ready, mostText)}
 	for _, m := range s.Members {
 		out.Members = append(out.Members, toMember(m))
 	}
