@@ -138,16 +138,27 @@ func decoded(types *codec.Registry, enc codec.Encoded) (v any, err error) {
 func (m *Remote) ask(ctx context.Context, to Ref, command any, q transport.PeerAsk, hint transport.PeerOwner) (any, error) {
 	reply, err := m.cfg.Elsewhere.Ask(ctx, q, hint)
 	if err != nil {
-		return nil, fromPeer(to, command, err)
+		return nil, fromPeer(to, command, harmless(q, err))
 	}
 	if reply.Type == "" {
 		return nil, nil
 	}
 	out, err := decoded(m.cfg.Codec, codec.Encoded{Type: reply.Type, Version: reply.Version, Encoding: reply.Encoding, Data: reply.Data})
 	if err != nil {
-		return nil, askError(to, command, &AskError{Err: fmt.Errorf("the reply cannot be read: %w", err), Unknown: true})
+		return nil, askError(to, command, &AskError{Err: fmt.Errorf("the reply cannot be read: %w", err), Unknown: !q.Reads})
 	}
 	return out, nil
+}
+
+// harmless is err, which leaves nothing open where the question was a query.
+func harmless(q transport.PeerAsk, err error) error {
+	var e *transport.PeerError
+	if !q.Reads || !errors.As(err, &e) || !e.Unknown {
+		return err
+	}
+	known := *e
+	known.Unknown = false
+	return &known
 }
 
 func (m *Remote) tell(ctx context.Context, to Ref, command any, q transport.PeerAsk, hint transport.PeerOwner) error {
@@ -241,7 +252,11 @@ func (r *Runtime) question(ctx context.Context, caller *attempt, to Ref, command
 	} else if err := p.replyCrosses(r.cfg.Codec, command); err != nil {
 		return transport.PeerAsk{}, fmt.Errorf("it may have to go to another node: %w", err)
 	}
-	return r.remote.question(ctx, to, command, o)
+	q, err := r.remote.question(ctx, to, command, o)
+	if p := r.programs[to.Kind]; err == nil && p != nil {
+		q.Reads = p.uses[structType(command)] == UseQuery
+	}
+	return q, err
 }
 
 // replyCrosses says why the reply to a command or query could not go to another node.

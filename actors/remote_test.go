@@ -410,6 +410,11 @@ func TestALinkThatBreaksLeavesOpenWhatWasDone(t *testing.T) {
 		if !errors.As(err, &ask) || !ask.Unknown || actors.Retryable(err) || !errors.Is(err, actors.ErrUnavailable) {
 			t.Errorf("ask: %v", err)
 		}
+		// By a query nothing is done.
+		_, err = b.Ask(t.Context(), ref("a"), &Balance{})
+		if !errors.As(err, &ask) || ask.Unknown || !actors.Retryable(err) || !errors.Is(err, actors.ErrUnavailable) {
+			t.Errorf("query: %v", err)
+		}
 		w.network.Heal()
 	})
 }

@@ -21,7 +21,7 @@ const (
 // remembered to have the entity, else the member that ranks first; then on, as they say.
 type route struct {
 	unit   event.Unit
-	repeat bool          // it has a command id: what may have been done may be asked again
+	repeat bool          // it has a command id, or reads: what may have been done may be asked again
 	ttl    time.Duration // of leases
 
 	began time.Time

@@ -48,7 +48,7 @@ type RouterObserver struct {
 // Router brings asks to the node that has the entity. Which one that is, it guesses: the one that it remembers, else the one that ranks first. Whoever is wrongly asked says who is right, or tries
 // for the entity itself; the lease decides. All methods may be called concurrently. It has no goroutine of its own.
 //
-// An ask is made again, at growing distances, while it may yet succeed and nothing was done of it; one that may have been done, only if it has a CommandID. The error that is left in the
+// An ask is made again, at growing distances, while it may yet succeed and nothing was done of it; one that may have been done, only if it has a CommandID, or reads. The error that is left in the
 // end is a [*transport.PeerError].
 type Router struct {
 	cfg    RouterConfig
@@ -135,7 +135,7 @@ func (r *Router) Tell(ctx context.Context, q transport.PeerAsk, hint transport.P
 
 // carry does what the route of an ask says, until somebody has answered it.
 func (r *Router) carry(ctx context.Context, q *transport.PeerAsk, hint transport.PeerOwner, send func(here bool, address string) (event.Generation, error)) error {
-	way := route{unit: q.To, repeat: q.CommandID != "", ttl: r.cfg.TTL}
+	way := route{unit: q.To, repeat: q.CommandID != "" || q.Reads, ttl: r.cfg.TTL}
 	s := r.sight(q.To)
 	next := way.start(&s, hint)
 	for {

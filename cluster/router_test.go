@@ -180,13 +180,15 @@ func TestBehindACutAnAskEndsOrGoesOnWhenItHeals(t *testing.T) {
 	}, "a", "b")
 }
 
-func TestALostAnswerIsAskedForAgainOnlyWithACommandID(t *testing.T) {
+func TestALostAnswerIsAskedForAgainOnlyWithACommandIDOrOfAQuery(t *testing.T) {
 	fleetOf(t, func(t *testing.T, w *fleet) {
 		client := w.open("client", false)
 		w.tell()
-		for i, id := range []string{"", "command"} {
+		for i, id := range []string{"", "command", "reads"} {
 			q := asking(i)
-			q.CommandID = id
+			if q.Reads = id == "reads"; !q.Reads {
+				q.CommandID = id
+			}
 			w.nodes[client.placement.Load().First(q.To)].before = func(transport.PeerAsk) error {
 				w.net.Lose(1) // the answer
 				return nil
@@ -207,7 +209,7 @@ func TestALostAnswerIsAskedForAgainOnlyWithACommandID(t *testing.T) {
 			}
 			w.net.Lose(0)
 			wg.Wait()
-			if n := w.times(q.Type); n != 1 {
+			if n := w.times(q.Type); n != 1 && !q.Reads || n != 2 && q.Reads {
 				t.Errorf("id %q: done %d times", id, n)
 			}
 		}

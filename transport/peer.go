@@ -67,6 +67,8 @@ type PeerAsk struct {
 	Waiting []event.Unit // that wait for the answer, directly or through others: none of them can be asked
 	// Decide: the one who is asked is to try for the entity even if another node ranks first for it: the asker was there, or cannot reach it.
 	Decide bool
+	// Reads: it is a query, and nothing is done by it, so it may be asked again whatever became of it. It is for whoever routes it, and does not go over the wire.
+	Reads bool
 }
 
 // PeerReply is the answer of an entity.
