@@ -42,6 +42,7 @@ var (
 	_ = keyhold.Type[deposit]("account.deposit", 1)
 	_ = keyhold.Type[receipt]("account.receipt", 1)
 	_ = keyhold.Type[deposited]("account.deposited", 1)
+	_ = keyhold.Type[balanceQuery]("account.balance", 1)
 )
 
 // account is the number of its last deposit. Deposits are numbered by the caller and must come in order.
