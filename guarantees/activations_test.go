@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -29,13 +31,18 @@ import (
 	"github.com/keyhold/keyhold/transport/local"
 )
 
-const (
-	// few and many are after how many activations a process is looked at.
-	few, many = 10_200, 100_200
-	// registry is what the actor library's registry of actors may grow by meanwhile: it has 32,768 maps, by the hash of a name, and each keeps room for
-	// eight actors once it has had one.
-	registry = 6 << 20
-)
+var activations = flag.Int("activations", 30_000, "how many activations TestActivations has, from 15000")
+
+// few is after how many activations a process is looked at first. The second time is the end.
+const few = 5_000
+
+// registry is what the actor library's registry of actors grows by from some names in it to more, in bytes: it has 32,768 maps, by the hash of a name, and each
+// keeps room for eight actors once it has had one.
+func registry(from, to int64) uint64 {
+	const maps, room = 32_768, 256
+	unused := func(names int64) float64 { return math.Exp(-float64(names) / maps) }
+	return uint64(maps * room * (unused(from) - unused(to)))
+}
 
 // footing is what a process holds when nothing is live in it.
 type footing struct {
@@ -46,12 +53,16 @@ type footing struct {
 	Series                    int   // that a collection gives
 }
 
-// TestActivations has entities and keys of a handler come to life and be put away. What the process holds after a hundred thousand is what it held after ten
-// thousand.
+// TestActivations has entities and keys of a handler come to life and be put away. What the process holds in the end is what it held after few of them. With
+// -activations=100000 there are so many.
 func TestActivations(t *testing.T) {
 	t.Parallel()
+	many := *activations
+	if many < 3*few {
+		t.Fatalf("-activations=%d: to show anything it must be at least %d", many, 3*few)
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=activations %s %d", childVariable, postgresserver.Database(t), 1))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=activations %s %d", childVariable, postgresserver.Database(t), many))
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -75,10 +86,10 @@ func TestActivations(t *testing.T) {
 		t.Fatalf("%d figures, %v\n%s", len(at), err, &errs)
 	}
 	first, last := at[0], at[1]
-	if first.Activations < few || last.Activations < many || last.Passivations != last.Activations {
+	if first.Activations < few || last.Activations < int64(many) || last.Passivations != last.Activations {
 		t.Errorf("activations and passivations: %d and %d, then %d and %d", first.Activations, first.Passivations, last.Activations, last.Passivations)
 	}
-	if most := first.Heap + registry + 2<<20; last.Heap > most { // 90,000 leaks of 24 bytes are more
+	if most := first.Heap + registry(first.Activations, last.Activations) + 3<<19; last.Heap > most { // 25,000 leaks of 64 bytes are more
 		t.Errorf("heap is %d bytes after %d activations and was %d after %d, want at most %d", last.Heap, last.Activations, first.Heap, first.Activations, most)
 	}
 	if most := first.Goroutines + 10; last.Goroutines > most { // connections come and go
@@ -146,7 +157,7 @@ type tally struct{ booked *atomic.Int64 }
 func (t *tally) deposited(keyhold.Context, deposited) error { t.booked.Add(1); return nil }
 
 // activate is the process: it has units come to life and go until there were few, and many, and writes what it holds then.
-func activate(database string) error {
+func activate(database string, many int) error {
 	var activated, passivated, booked, registered atomic.Int64
 	reader := sdk.NewManualReader()
 	meters := counting{sdk.NewMeterProvider(sdk.WithReader(reader)), &registered}
@@ -161,26 +172,27 @@ func activate(database string) error {
 		New: func(string) *tally { return &tally{&booked} },
 		On:  keyhold.Behavior[*tally]{keyhold.On((*tally).deposited)},
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if err := app.Start(ctx); err != nil {
 		return err
 	}
-	from := 0
+	used, f := 0, footing{}
 	for _, target := range []int{few, many} {
-		to := target / 6 * 5 // of five accounts one has a deposit, which a key of the handler books
-		if err := useOnce(ctx, app, from, to); err != nil {
-			return err
-		}
-		from, target = to, to+to/5
-		f := footing{}
-		for {
-			f.Passivations, f.Activations = passivated.Load(), activated.Load()
-			if int(booked.Load()) == to/5 && f.Activations >= int64(target) && f.Passivations == f.Activations {
-				break
+		for f.Activations < int64(target) { // once more where a key came to life once for two deposits
+			from := used
+			used += max(1, (target-int(f.Activations)+5)/6) * 5 // of five accounts one has a deposit, which a key of the handler books
+			if err := useOnce(ctx, app, from, used); err != nil {
+				return err
 			}
-			if err := rest(ctx, 10*time.Millisecond); err != nil {
-				return fmt.Errorf("%d booked, %d activated, %d passivated: %w", booked.Load(), f.Activations, f.Passivations, err)
+			for {
+				f.Passivations, f.Activations = passivated.Load(), activated.Load()
+				if int(booked.Load()) == used/5 && f.Activations >= int64(used) && f.Passivations == f.Activations {
+					break
+				}
+				if err := rest(ctx, 10*time.Millisecond); err != nil {
+					return fmt.Errorf("%d booked, %d activated, %d passivated: %w", booked.Load(), f.Activations, f.Passivations, err)
+				}
 			}
 		}
 		var series metricdata.ResourceMetrics
@@ -201,7 +213,7 @@ func activate(database string) error {
 }
 
 // keys are those of the handler, all of which have been there after few activations: a store remembers the lanes that it has seen lately.
-const keys = few / 10
+const keys = few / 6
 
 // useOnce uses each of many accounts once: of some it asks how they stand, into some it makes a deposit.
 func useOnce(ctx context.Context, app *keyhold.App, from, to int) error {

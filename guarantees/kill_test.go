@@ -16,7 +16,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-const childVariable = "KEYHOLD_GUARANTEES_CHILD" // "mode dir life"
+const childVariable = "KEYHOLD_GUARANTEES_CHILD" // "mode dir life"; activations: "mode database count"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == nodeArgument {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		if err == nil && args[0] == "desk" {
 			err = deskChild(args[1], life)
 		} else if err == nil && args[0] == "activations" {
-			err = activate(args[1])
+			err = activate(args[1], life)
 		} else if err == nil {
 			err = child(args[0], args[1], life)
 		}
