@@ -11,6 +11,7 @@ import (
 	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/transport"
 )
@@ -50,7 +51,7 @@ func (c *shared) clustered() cluster.Observer {
 			token(c.changed)
 		},
 		Beat: func(err error) {
-			if !errors.Is(err, context.Canceled) { // by a stop
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, lifecycle.ErrStopped) { // by a stop
 				c.reach.told(err)
 			}
 			c.listen()
