@@ -17,19 +17,24 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// cluster is a fleet under load: each of its nodes deposits into accounts of all clients, and tasks are published for all clients.
+// cluster is a fleet under load: each of its nodes deposits into accounts of all clients, tasks are published for all clients, and each node, and a client, asks tills
+// wherever they are.
 type cluster struct {
 	*fleet
 	clients []string
 	traffic *traffic
+	edge    *node                    // the client
+	killed  int                      // nodes
+	still   map[string]time.Duration // for how long a node was made to stand still
 }
 
 // startCluster starts nodes that gossip, on hosts of the grid if there is one, and has them under load.
 func startCluster(t *testing.T, g *grid, s settings, names ...string) *cluster {
 	t.Helper()
 	s.cluster, s.grid = true, g
-	c := &cluster{fleet: newFleet(t, s), clients: clientsOf(24), traffic: &traffic{}}
+	c := &cluster{fleet: newFleet(t, s), clients: clientsOf(24), traffic: &traffic{}, still: map[string]time.Duration{}}
 	c.join(names...)
+	c.startEdge(names[:2]...)
 	c.traffic.start(t, c.clients)
 	c.agree(names...)
 	c.served(time.Now(), func(string) bool { return true })
@@ -42,6 +47,7 @@ func (c *cluster) join(names ...string) {
 	c.add(names...)
 	for _, name := range names {
 		c.nodes[name].must(c.t, "load", loading{Clients: c.clients, Pause: 500 * time.Millisecond}, nil)
+		c.ask(c.nodes[name])
 	}
 	c.traffic.through(c.running()...)
 }
@@ -174,7 +180,9 @@ func (c *cluster) deposits() []time.Time {
 func (c *cluster) end(t *testing.T) {
 	t.Helper()
 	c.traffic.end()
+	c.edge.stop(t)
 	for _, n := range c.running() {
+		n.must(t, "unask", nil, nil)
 		n.must(t, "unload", nil, nil)
 		if r := n.report(t); len(r.Errors) > 0 || len(r.Halted) > 0 {
 			t.Errorf("%s: %+v", n.spec.Name, r)
@@ -182,6 +190,7 @@ func (c *cluster) end(t *testing.T) {
 	}
 	j := c.settle(2*time.Minute, c.clients, c.clients)
 	t.Logf("%s: KEYHOLD_SEED=%d nodes=%d units=%d %v", t.Name(), c.seed, len(c.nodes), len(c.generations()), j)
+	t.Logf("%s: asks end within %v: %v", t.Name(), c.askBound(), c.asked())
 }
 
 // traffic publishes tasks, through one after the other of the nodes that it is told of. What was not acknowledged may be there or not: the store

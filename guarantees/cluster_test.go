@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/netns"
 )
 
-// TestCluster has nodes come, go, die, stand still and be cut off, under load, each a process on a host of its own. Where this system has no hosts
-// to give, what needs none is shown on one, and the rest is skipped.
+// TestCluster has nodes come, go, die, stand still and be cut off, under load, each a process on a host of its own. All of them, and a client, ask for entities wherever they are: each
+// ask ends by itself within a bound, in an answer or in an error that says whether anything was done, and that is so. Where this system has no hosts to give, what needs none is shown on one, and the rest is skipped.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	g, why := openGrid(t)
@@ -25,6 +26,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"gossip cut only", true, gossipCut},
 		{"Redis cut only", true, redisCut},
+		{"node service cut only", true, peersCut},
 		{"full partition of one node, and heal", true, fullPartition},
 		{"SIGSTOP", false, clusterStandstill},
 		{"SIGKILL", false, clusterKill},
@@ -87,6 +89,7 @@ func clusterKill(t *testing.T, g *grid) {
 	c.takes(node3, time.Time{})
 	c.traffic.through(c.nodes[node1], c.nodes[node2])
 	c.nodes[node3].kill(t)
+	c.killed++
 	killed := time.Now()
 	c.served(killed, anyNode)
 	t.Logf("all units were served %v after the kill, with leases of %v", time.Since(killed), c.settings.ttl)
@@ -111,6 +114,7 @@ func clusterStandstill(t *testing.T, g *grid) {
 	time.Sleep(time.Until(frozen.Add(2 * c.settings.ttl)))
 	thawed := time.Now()
 	c.nodes[node3].thaw(t)
+	c.still[node3] = time.Since(frozen)
 	c.traffic.through(c.running()...)
 	c.agree(node1, node2, node3)
 	c.takes(node3, thawed)
@@ -152,12 +156,19 @@ func gossipCut(t *testing.T, g *grid) {
 	c.end(t)
 }
 
-// quiet waits until no unit has moved for a while.
+// quiet waits until no unit has moved for a while. Tills count where they are not put away between two asks.
 func (c *cluster) quiet(during time.Duration) {
 	c.t.Helper()
-	was, since := c.generations(), time.Now()
+	units := func() map[event.Unit]event.Generation {
+		all := c.generations()
+		maps.DeleteFunc(all, func(u event.Unit, _ event.Generation) bool {
+			return u.Name == tillCategory && c.settings.idle < time.Minute
+		})
+		return all
+	}
+	was, since := units(), time.Now()
 	eventually(c.t, time.Minute, "no unit moves", func() (bool, error) {
-		now := c.generations()
+		now := units()
 		if !maps.Equal(was, now) {
 			was, since = now, time.Now()
 		}
@@ -244,6 +255,52 @@ func redisCut(t *testing.T, g *grid) {
 	c.served(healed, anyNode)
 	t.Logf("all units were served %v after the heal", time.Since(healed))
 	c.agree(names...)
+	c.end(t)
+}
+
+// peersCut cuts the node service of one node. Nothing moves, each answers for what it has, and who asks across the cut is told that nothing was done.
+func peersCut(t *testing.T, g *grid) {
+	c := startCluster(t, g, settings{ttl: 5 * time.Second, idle: 5 * time.Minute}, node1, node2, node3) // nothing is put away: each new generation is a move
+	c.quiet(c.settings.ttl)
+	before := c.generations()
+	c.cut([]string{peersNet}, node3)
+	cut := time.Now()
+	time.Sleep(2*quietLink + 3*c.settings.ttl)
+	after, healed := c.generations(), time.Now()
+	c.mend([]string{peersNet}, node3)
+	for u, had := range before {
+		if after[u] != had {
+			t.Errorf("%s went from generation %d to %d though only the node services were cut", u, had, after[u])
+		}
+	}
+	here, across, others := 0, map[outcome]int{}, 0
+	for _, a := range c.attempts() {
+		if a.Outcome == begun || a.Began.Before(cut.Add(quietLink+time.Second)) || a.Began.Add(a.Took).After(healed) { // what was under way before the link was found broken may be unknown
+			continue
+		}
+		switch {
+		case a.By == node3 && a.Node == node3:
+			here++
+		case a.By == node3 || a.By != node3 && a.Node == node3:
+			across[a.Outcome]++
+		case a.Outcome == answered && a.By != a.Node:
+			others++
+		}
+	}
+	if here == 0 || others == 0 || across[refused] == 0 || across[answered]+across[unknown] > 0 {
+		t.Errorf("while its node service was cut, %s answered %d of its own asks, others answered one another %d times, and asks across the cut ended as %v: want some, some, and all refused", node3, here, others, across)
+	}
+	c.agree(node1, node2, node3)
+	eventually(t, time.Minute, node3+" is answered by others, and others by it", func() (bool, error) {
+		to, from := false, false
+		for _, a := range c.attempts() {
+			if a.Outcome == answered && a.Began.After(healed) && a.By != a.Node {
+				to, from = to || a.Node == node3, from || a.By == node3
+			}
+		}
+		return to && from, nil
+	})
+	t.Logf("asks across the cut: %v; %s answered %d of its own, others one another %d", across, node3, here, others)
 	c.end(t)
 }
 

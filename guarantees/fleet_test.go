@@ -38,6 +38,7 @@ type fleet struct {
 	hosts    map[string]*netns.Host // of nodes, where they are on hosts
 	marks    *marks
 	acks     string
+	asks     string
 	nodes    map[string]*node
 	frozen   int // how often an owner may have been stopped between its last look and the behavior
 }
@@ -61,7 +62,7 @@ type settings struct {
 func newFleet(t *testing.T, s settings) *fleet {
 	t.Helper()
 	s.ttl, s.idle = cmp.Or(s.ttl, 2*time.Second), cmp.Or(s.idle, 2*time.Second)
-	f := &fleet{t: t, settings: s, renewals: map[string]*proxy.Proxy{}, hosts: map[string]*netns.Host{}, nodes: map[string]*node{}, acks: filepath.Join(t.TempDir(), "acks")}
+	f := &fleet{t: t, settings: s, renewals: map[string]*proxy.Proxy{}, hosts: map[string]*netns.Host{}, nodes: map[string]*node{}, acks: filepath.Join(t.TempDir(), "acks"), asks: filepath.Join(t.TempDir(), "asks")}
 	seed := uint64(time.Now().UnixNano())
 	if given, err := strconv.ParseUint(os.Getenv("KEYHOLD_SEED"), 10, 64); err == nil {
 		seed = given
@@ -88,7 +89,7 @@ func newFleet(t *testing.T, s settings) *fleet {
 // spec is what a node of the fleet is told.
 func (f *fleet) spec(name string) nodeSpec {
 	spec := nodeSpec{
-		Name: name, Postgres: f.database, Marks: f.marks.client.Options().Addr, Acks: f.acks,
+		Name: name, Postgres: f.database, Marks: f.marks.client.Options().Addr, Acks: f.acks, Asks: f.asks,
 		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Polled: f.settings.polled, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
 		Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}

@@ -154,7 +154,7 @@ func (s nodeSpec) declarations(site *worksite) []keyhold.Declaration {
 		tasks.Events = append(tasks.Events, keyhold.EventOf[taskEnded]())
 		on = append(on, keyhold.On((*runner).ended))
 	}
-	return []keyhold.Declaration{
+	all := []keyhold.Declaration{
 		account, tasks,
 		keyhold.Handler[*runner]{
 			Name: runnerName, Categories: []string{taskCategory}, SequentialBy: "client_id", StartFrom: keyhold.Oldest,
@@ -166,6 +166,10 @@ func (s nodeSpec) declarations(site *worksite) []keyhold.Declaration {
 			On: keyhold.Behavior[*teller]{keyhold.On((*teller).booked)},
 		},
 	}
+	if s.Gossip != "" {
+		all = append(all, tillAt(s.Name))
+	}
+	return all
 }
 
 // task is one to be published.

@@ -49,6 +49,7 @@ type nodeSpec struct {
 	Marks    string // address
 	Control  string // path of a Unix socket
 	Acks     string // file to which each acknowledged deposit is appended
+	Asks     string // likewise of all asks of tills
 	TTL      time.Duration
 	Timeout  time.Duration // of handlers
 	Idle     time.Duration
@@ -58,6 +59,7 @@ type nodeSpec struct {
 	Hasty    bool
 	Crashes  int // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
 	Debug    bool
+	Edge     []string // it is no node, but a client that knows these node services
 }
 
 func (s nodeSpec) store() eventstore.Store {
@@ -89,6 +91,7 @@ type site struct {
 	gossip *gossip.Gossip // nil unless it was told where to listen
 	app    *keyhold.App
 	acks   *os.File
+	asks   *asks
 	over   chan struct{}
 
 	mu struct {
@@ -122,6 +125,9 @@ func nodeMain(argument string) error {
 	if err != nil {
 		return err
 	}
+	if len(s.spec.Edge) > 0 {
+		return edgeMain(s.spec, l)
+	}
 	if s.acks, err = os.OpenFile(s.spec.Acks, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
@@ -146,16 +152,14 @@ func nodeMain(argument string) error {
 		Logger:     logger,
 		Observer:   s.observer(),
 	})
+	if s.asks, err = newAsks(s.spec, s.app); err != nil {
+		return err
+	}
 	s.app.Register(s.spec.declarations(&worksite{s.spec.Name, m})...)
 	if err := s.app.Start(context.Background()); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s.routes()}
-	go server.Serve(l) // from now on, which tells that it has started
-	<-s.over
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	return server.Shutdown(ctx) // the answer to stop is on its way
+	return serveUntil(l, s.routes(), s.over)
 }
 
 func (s *site) observer() keyhold.Observer {
@@ -188,6 +192,8 @@ func (s *site) routes() http.Handler {
 	serve(mux, "publish", s.publish)
 	serve(mux, "load", s.load)
 	serve(mux, "unload", s.unload)
+	serve(mux, "ask", s.asks.start)
+	serve(mux, "unask", s.asks.stop)
 	serve(mux, "balance", s.balance)
 	serve(mux, "tails", s.tails)
 	serve(mux, "act", s.act)
@@ -208,6 +214,7 @@ func (s *site) routes() http.Handler {
 	serve(mux, "stop", func(ctx context.Context, _ struct{}) (struct{}, error) {
 		s.unload(ctx, struct{}{})
 		err := s.app.Stop(ctx)
+		s.asks.stop(ctx, struct{}{}) // until here there were some, which had to end
 		if err == nil {
 			close(s.over)
 		}
@@ -371,8 +378,9 @@ func (s *site) balance(ctx context.Context, id string) (int, error) {
 
 // known is what a node knows of the others, itself included: each is as gossip has it, and whether it counts as a member.
 type known struct {
-	Members []string // names, in order
-	Heard   map[string]transport.HeardState
+	Members  []string          // names, in order
+	Services map[string]string // addresses of their node services
+	Heard    map[string]transport.HeardState
 }
 
 func (k *known) lives(name string) bool {
@@ -381,8 +389,10 @@ func (k *known) lives(name string) bool {
 }
 
 func (s *site) members(context.Context, struct{}) (k known, _ error) {
+	k.Services = map[string]string{}
 	for _, m := range s.app.Members() {
 		k.Members = append(k.Members, m.Node)
+		k.Services[m.Node] = m.Address
 	}
 	slices.Sort(k.Members)
 	k.Heard = map[string]transport.HeardState{}
