@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -100,7 +102,12 @@ func (c *shared) serve(ctx context.Context) error {
 		return nil
 	}
 	id := transport.PeerIdentity{Application: c.r.app.cfg.Name, StoreID: c.declares.StoreID}
+	c.serves = true
 	if err := c.near.peers.Start(ctx, id, served{c}); err != nil {
+		if errors.Is(err, lifecycle.ErrStarted) { // it is another's, who still needs it
+			c.serves = false
+			return fmt.Errorf("Cluster.Peers is in use by another application or client of this process: give each one of its own: %w", err)
+		}
 		return err
 	}
 	c.node.Serves(c.near.peers.Address())
@@ -109,7 +116,7 @@ func (c *shared) serve(ctx context.Context) error {
 
 // unserve has it answer what is inside, and close.
 func (c *shared) unserve(ctx context.Context) error {
-	if c.near.peers == nil {
+	if !c.serves {
 		return nil
 	}
 	return c.near.peers.Stop(ctx)
@@ -126,9 +133,13 @@ func (s served) Tell(ctx context.Context, q transport.PeerAsk) error {
 	return s.c.runtime.ServeTell(ctx, q)
 }
 
+// Wake passes over what is no unit of this node: nothing is to be looked for, counted or leased under a name that somebody made up.
 func (s served) Wake(units []event.Unit) {
+	names, keys := s.c.node.Self().Names, s.c.r.app.cfg.keyRules()
 	for _, u := range units {
-		s.c.node.Wake(u)
+		if u.Name == event.PartName || slices.Contains(names, u.Name) && keys.Check(u.Key) == nil {
+			s.c.node.Wake(u)
+		}
 	}
 }
 

@@ -8,12 +8,17 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
 	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/cluster/gossip"
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/internal/redisserver"
+	"github.com/keyhold/keyhold/telemetry"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/grpc"
 	"github.com/keyhold/keyhold/transport/local"
@@ -151,5 +156,89 @@ func TestWhatIsWrongWithAClusterIsSaidAtStart(t *testing.T) {
 		if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), of.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Whoever is refused what another application of the process uses leaves it as it was.
+func TestWhatTwoApplicationsShareByMistakeGoesOnServingTheFirst(t *testing.T) {
+	t.Parallel()
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	talk, peers := gossip.New(gossip.Config{}), grpc.New(grpc.Config{})
+	cfg := onRedis(postgres.Open(db), url, "one")
+	cfg.Cluster = keyhold.ClusterConfig{Gossip: talk, Peers: peers}
+	one := run(t, cfg, cart, newNotes().handler())
+	for name, c := range map[string]keyhold.ClusterConfig{
+		"gossip": {Gossip: talk, Peers: grpc.New(grpc.Config{})},
+		"peers":  {Gossip: gossip.New(gossip.Config{}), Peers: peers},
+	} {
+		cfg := onRedis(postgres.Open(db), url, "two")
+		cfg.Cluster = c
+		two := keyhold.New(cfg)
+		two.Register(cart, newNotes().handler())
+		if err := two.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "of its own") {
+			t.Errorf("%s: the second says %v", name, err)
+		}
+		stop(t, two)
+	}
+	if talk.Address() == "" || peers.Address() == "" {
+		t.Fatalf("the first is left with gossip at %q and its node service at %q", talk.Address(), peers.Address())
+	}
+	client := keyhold.NewClient(keyhold.ClientConfig{Name: "shop", Peers: peers, Nodes: []string{peers.Address()}, Logger: quiet})
+	if err := client.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "their own") {
+		t.Errorf("a client says %v", err)
+	}
+	if err := client.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	client = keyhold.NewClient(keyhold.ClientConfig{Name: "shop", Peers: grpc.New(grpc.Config{}), Nodes: []string{peers.Address()}, Logger: quiet})
+	if err := client.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer client.Stop(context.WithoutCancel(t.Context()))
+	if _, err := keyhold.Ask[*added](t.Context(), client, cart.ID("c"), &addItem{"ada", "tea"}); err != nil {
+		t.Error(err)
+	}
+	stop(t, one)
+	if talk.Address() != "" || peers.Address() != "" {
+		t.Errorf("its own stop leaves gossip at %q and the node service at %q", talk.Address(), peers.Address())
+	}
+}
+
+// wakes keeps the names that are counted of wakes.
+type wakes struct {
+	keyhold.Telemetry
+	names chan string
+}
+
+func (w wakes) Nodes() actors.NodeObserver {
+	o := w.Telemetry.Nodes()
+	o.Woken = func(name string) { w.names <- name }
+	return o
+}
+
+// What is counted, looked for and leased has a name that somebody has registered.
+func TestAWakeOfWhatIsNoUnitIsPassedOver(t *testing.T) {
+	t.Parallel()
+	cfg := onRedis(postgres.Open(postgresserver.Database(t)), redisserver.Run(t, redisserver.Options{}).URL(), "one")
+	counted := wakes{telemetry.New(telemetry.Options{NoTraces: true, Meters: sdkmetric.NewMeterProvider()}), make(chan string, 1000)}
+	cfg.Telemetry = counted
+	one := run(t, cfg, cart)
+	peers := grpc.New(grpc.Config{Logger: quiet})
+	if err := peers.Start(t.Context(), transport.PeerIdentity{Application: "shop"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer peers.Stop(context.WithoutCancel(t.Context()))
+	units := []event.Unit{{Name: "made up", Key: "1"}, {Name: "cart", Key: "a:{b}"}, {Name: "cart"}, {}, {Name: "cart", Key: "c-1"}}
+	if err := peers.Wake(t.Context(), one.Members()[0].Address, units); err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{} // the wakes of one message are told before it is answered
+	for range len(counted.names) {
+		of[<-counted.names]++
+	}
+	delete(of, "") // of parts, from the broker
+	if len(of) != 1 || of["cart"] != 1 {
+		t.Errorf("it was woken for %v, want one cart", of)
 	}
 }

@@ -24,6 +24,7 @@ type shared struct {
 	r        *running
 	broker   transport.Broker
 	near     neighbours
+	serves   bool // the node service was started by this application
 	hearing  hearing
 	relay    *outbox.Relay
 	node     *cluster.Node

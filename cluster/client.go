@@ -57,6 +57,7 @@ type Client struct {
 	mu struct {
 		sync.Mutex
 		runs bool                 // between Start and Stop
+		owns bool                 // Peers was started by it, and is not stopped
 		due  time.Time            // when the members are to be learned anew
 		from string               // the address that told of them last
 		why  *transport.PeerError // why nobody has told of them, the last time; nil = somebody has
@@ -102,12 +103,15 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 // Start makes the client ready. It reaches for nobody: that is done with the first ask, or [Client.Members]. ctx bounds Start alone. After Stop it may be started again.
 func (c *Client) Start(ctx context.Context) error {
 	if err := c.cfg.Peers.Start(ctx, c.cfg.Identity, nil); err != nil {
+		if errors.Is(err, lifecycle.ErrStarted) {
+			return fmt.Errorf("start client: it is started already, or its Peers are those of somebody else in this process: give each their own: %w", err)
+		}
 		return fmt.Errorf("start client: %w", err)
 	}
 	c.setRunning(true)
 	if err := c.learning.Start(ctx, c.learn); err != nil {
 		c.setRunning(false)
-		return fmt.Errorf("start client: %w", errors.Join(err, c.cfg.Peers.Stop(ctx)))
+		return fmt.Errorf("start client: %w", errors.Join(err, c.stopPeers(ctx)))
 	}
 	return nil
 }
@@ -115,7 +119,7 @@ func (c *Client) Start(ctx context.Context) error {
 // Stop waits until all asks have their answer, or ctx is done. It is idempotent. What is looking for its entity is told that the client stops.
 func (c *Client) Stop(ctx context.Context) error {
 	c.setRunning(false)
-	if err := errors.Join(c.learning.Stop(ctx), c.cfg.Peers.Stop(ctx)); err != nil {
+	if err := errors.Join(c.learning.Stop(ctx), c.stopPeers(ctx)); err != nil {
 		return fmt.Errorf("stop client: %w", err)
 	}
 	return nil
@@ -125,6 +129,22 @@ func (c *Client) setRunning(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.runs = on
+	c.mu.owns = c.mu.owns || on
+}
+
+// stopPeers leaves Peers alone that somebody else has started.
+func (c *Client) stopPeers(ctx context.Context) error {
+	c.mu.Lock()
+	owns := c.mu.owns
+	c.mu.Unlock()
+	if !owns {
+		return nil
+	}
+	err := c.cfg.Peers.Stop(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.owns = c.mu.runs // a Start may have followed
+	return err
 }
 
 func (c *Client) isRunning() bool {

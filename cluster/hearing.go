@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -13,7 +15,15 @@ func (n *Node) startGossip(ctx context.Context) error {
 	if n.cfg.Gossip == nil {
 		return nil
 	}
-	if err := n.cfg.Gossip.Start(ctx, n.self(), n.seeds, func() { token(n.news) }); err != nil {
+	err := n.cfg.Gossip.Start(ctx, n.self(), n.seeds, func() { token(n.news) })
+	foreign := errors.Is(err, lifecycle.ErrStarted) // it is another node's, which still needs it
+	n.mu.Lock()
+	n.mu.talks = !foreign
+	n.mu.Unlock()
+	switch {
+	case foreign:
+		return fmt.Errorf("start gossip: another node of this process has it: give each node one of its own: %w", err)
+	case err != nil:
 		return fmt.Errorf("start gossip: %w", err)
 	}
 	n.mu.Lock()
@@ -23,7 +33,10 @@ func (n *Node) startGossip(ctx context.Context) error {
 }
 
 func (n *Node) stopGossip(ctx context.Context) error {
-	if n.cfg.Gossip == nil {
+	n.mu.Lock()
+	talks := n.mu.talks
+	n.mu.Unlock()
+	if !talks {
 		return nil
 	}
 	if err := n.cfg.Gossip.Stop(ctx); err != nil {

@@ -111,6 +111,7 @@ type Node struct {
 		sync.Mutex
 		draining bool
 		apart    bool
+		talks    bool                     // its gossip was started by it
 		woken    map[event.Unit]struct{}  // by others, to be looked at
 		held     map[event.Unit]time.Time // by others, until then at the latest
 		marks    map[event.Unit]struct{}  // others are to be told that these have work
