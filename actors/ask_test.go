@@ -209,6 +209,19 @@ func TestARejectionIsRememberedUnderItsID(t *testing.T) {
 	}
 }
 
+// Asked again after a lost answer, what was rejected is no success.
+func TestARejectionWithoutAReasonIsRememberedToo(t *testing.T) {
+	t.Parallel()
+	e := accounts()
+	e.Commands[1] = actors.OnCommand(func(actors.Command, account, *Withdraw) (*Total, error) { return nil, actors.Reject("") })
+	b := setup(t, []actors.Definition{e})
+	for range 2 {
+		if out, err := b.Ask(t.Context(), ref("a"), &Withdraw{Client: "c", Amount: 5}, actors.CommandID("cmd-1")); !errors.Is(err, actors.ErrRejected) {
+			t.Errorf("got %v, %v", out, err)
+		}
+	}
+}
+
 func TestAnAskInsideOnesOwnTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -138,7 +138,7 @@ func (u *unit) rejected(k *ask, g event.Generation, r result) result {
 	}
 	kept, err := u.keep(k, nil)
 	if err == nil {
-		kept.Rejected = reasonOf(r.err)
+		kept.Rejected = cmp.Or(reasonOf(r.err), noReason)
 		_, err = u.write(eventstore.Changes{Fence: u.fence(g), Reply: kept})
 	}
 	if err != nil {
@@ -148,6 +148,9 @@ func (u *unit) rejected(k *ask, g event.Generation, r result) result {
 	}
 	return result{err: r.err, own: true}
 }
+
+// noReason is kept of a rejection without a reason: what has none was not rejected.
+const noReason = "no reason was given"
 
 func reasonOf(err error) string {
 	var r *RejectError
