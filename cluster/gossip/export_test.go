@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -22,3 +23,21 @@ func Meta(m transport.Member) (text []byte, err error) {
 
 // FaultOf is what Start would say of a configuration.
 func FaultOf(cfg Config) error { return New(cfg).fault }
+
+// Roster is what a node has heard.
+type Roster struct{ r *roster }
+
+func NewRoster(id string) *Roster {
+	return &Roster{newRoster(transport.Member{ID: id, StoreID: "store"}, sumOf(nil))}
+}
+
+func (r *Roster) Alive(id string, now time.Time) {
+	r.r.alive(transport.Member{ID: id, StoreID: "store"}, sumOf(nil), now)
+}
+func (r *Roster) Left(id string, now time.Time) { r.r.left(id, now) }
+func (r *Roster) Leavers() []string             { return r.r.leavers() }
+
+// Merge takes over what another one tells.
+func (r *Roster) Merge(other *Roster, now time.Time) {
+	r.r.merge(state{Store: "store", Left: other.Leavers()}, now)
+}

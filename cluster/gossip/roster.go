@@ -100,7 +100,9 @@ func (r *roster) merge(s state, now time.Time) {
 		}
 	}
 	for _, id := range s.Left {
-		r.left(id, now)
+		if r.members[id] != nil { // who was forgotten would be told of for ever, each node hearing it from another
+			r.left(id, now)
+		}
 	}
 	r.forget(now)
 }
