@@ -120,6 +120,9 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 	}
 	p, resolved := resolve(in, types, caps)
 	resolved = errors.Join(resolved, p.reaches(a.cfg.Transport))
+	if a.cfg.Cluster.asks(a.cfg.Transport) {
+		resolved = errors.Join(resolved, p.crosses(types))
+	}
 	if err := errors.Join(a.cfg.faults(), faults, resolved); err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/cluster"
+	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/lifecycle"
@@ -46,6 +48,32 @@ func (c ClusterConfig) faults(t transport.Transport) error {
 	}
 	if _, shares := t.(transport.Broker); !shares && t != nil && (c.Gossip != nil || c.Peers != nil) {
 		add("Gossip or Peers is set, and transport %q has one node alone: leave them out, or use redis.Open(url)", t.Name())
+	}
+	return errors.Join(all...)
+}
+
+// asks reports whether nodes ask one another.
+func (c ClusterConfig) asks(t transport.Transport) bool {
+	broker, shares := t.(transport.Broker)
+	_, brings := broker.(transport.Introducer)
+	return shares && !c.ListOnly && (c.Peers != nil || brings)
+}
+
+// crosses reports all types of commands, queries and replies that could not go to the node that has the entity.
+func (p *plan) crosses(types *codec.Registry) error {
+	var all []error
+	for _, d := range p.descriptions {
+		if d.Kind != eventstore.EntityKind {
+			continue
+		}
+		for _, t := range d.Types {
+			if t.Use == actors.UseEvent || t.Type == nil {
+				continue
+			}
+			if _, _, err := types.NameOf(t.Type); err != nil {
+				all = append(all, fmt.Errorf("entity %q: a %s goes to the node that has the entity: %w", d.Name, t.Use, err))
+			}
+		}
 	}
 	return errors.Join(all...)
 }

@@ -123,6 +123,35 @@ func TestNodesThatAreToOpenNoPort(t *testing.T) {
 	}
 }
 
+// Types that could not go to another node are all told at once, before a node is asked for what another one has. Where nothing goes to others they need no names.
+func TestTypesWithoutWireNamesAreRefusedWhereNodesAskOneAnother(t *testing.T) {
+	t.Parallel()
+	type open struct{}
+	type opened struct{}
+	type look struct{}
+	type view struct{}
+	door := keyhold.Entity[int]{
+		Kind: "door", Version: 1,
+		Commands: keyhold.Commands[int]{keyhold.OnCommand(func(keyhold.Command, int, *open) (*opened, error) { return nil, nil })},
+		Queries:  keyhold.Queries[int]{keyhold.OnQuery(func(keyhold.Query, int, *look) (*view, error) { return nil, nil })},
+		Fold:     keyhold.Fold[int]{keyhold.OnEvent(func(n int, _ refusedEvent) int { return n })},
+	}
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	cfg := onRedis(postgres.Open(db), url, "one")
+	app := keyhold.New(cfg)
+	app.Register(door)
+	err := app.Start(t.Context())
+	for _, part := range []string{"a command goes", "keyhold.Type[open]", "keyhold.Type[opened]", "a query goes", "keyhold.Type[look]", "keyhold.Type[view]"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	cfg.Cluster.ListOnly = true
+	run(t, cfg, door)
+	run(t, keyhold.Config{Name: "shop", Store: memory.Open(), Transport: local.New(), Logger: quiet}, door)
+}
+
 func TestWhatIsWrongWithAClusterIsSaidAtStart(t *testing.T) {
 	t.Parallel()
 	n := newNotes()
