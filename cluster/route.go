@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -148,6 +150,8 @@ func (r *route) answered(s *sight, e *transport.PeerError) step {
 		return r.fail(s, e)
 	case s.over != nil && e.Code != transport.PeerEnded:
 		return r.ended(s)
+	case s.over != nil && r.late(s):
+		return r.fail(s, &transport.PeerError{Code: transport.PeerUnavailable, Text: e.Text, Err: s.over})
 	case s.over != nil:
 		return r.fail(s, e)
 	case e.Code == transport.PeerStopping && s.shut:
@@ -269,9 +273,31 @@ func (r *route) rest(s *sight, most time.Duration) step {
 	return step{rest: d}
 }
 
-// ended gives up because the time of the ask is over, between two attempts.
+// ended gives up because the time of the ask is over, between two attempts. Where it was only too short for somebody to be found, the code is that of a reason that passes: asking
+// again may succeed.
 func (r *route) ended(s *sight) step {
-	return r.fail(s, &transport.PeerError{Code: transport.PeerEnded, Text: "the time of the ask was over before it was answered; last: " + r.last.Text, Err: s.over})
+	e := &transport.PeerError{Code: transport.PeerEnded, Text: "the time of the ask was over before it was answered; last: " + r.last.Text, Err: s.over}
+	if r.late(s) {
+		e.Code = transport.PeerUnavailable
+	}
+	return r.fail(s, e)
+}
+
+// late reports whether a deadline has passed while nobody could be asked: nothing was done, and whoever was asked last was not reached, or could not take it then. A caller who has had
+// enough did not come late.
+func (r *route) late(s *sight) bool {
+	if r.doubt || !errors.Is(s.over, context.DeadlineExceeded) || errors.Is(s.over, context.Canceled) {
+		return false
+	}
+	switch r.last.Code {
+	case transport.PeerNotOwner, transport.PeerUnavailable, transport.PeerBusy:
+		return true
+	case transport.PeerStopping:
+		return !s.shut
+	case transport.PeerEnded: // on the way there, or at the entity, which had other work
+		return r.last.Err != nil
+	}
+	return false
 }
 
 // fail gives up. What the entity itself said goes to the caller as it is.

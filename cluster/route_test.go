@@ -374,3 +374,53 @@ func TestAProcessThatStopsAsksNobodyElse(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// Nobody could be asked in the time of the caller: that passes, and nothing was done. What may have been done, what takes an entity its time, and a caller who has had enough are told as before.
+func TestAnAskThatNobodyCouldBeAskedInItsTimeIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer string
+		here   bool // the end is this side's
+		over   error
+		shut   bool
+		code   transport.PeerCode
+	}{
+		{answer: "unavailable", over: context.DeadlineExceeded, code: transport.PeerUnavailable},
+		{answer: "unavailable", over: fmt.Errorf("%w: the page is not waited for", context.DeadlineExceeded), code: transport.PeerUnavailable},
+		{answer: "busy", over: context.DeadlineExceeded, code: transport.PeerUnavailable},
+		{answer: "stopping", over: context.DeadlineExceeded, code: transport.PeerUnavailable},
+		{answer: "stopping", over: context.DeadlineExceeded, shut: true, code: transport.PeerEnded},
+		{answer: "not owner: b@3 for 9s", over: context.DeadlineExceeded, code: transport.PeerUnavailable},
+		{answer: "ended", here: true, over: context.DeadlineExceeded, code: transport.PeerUnavailable}, // it was not reached
+		{answer: "ended", over: context.DeadlineExceeded, code: transport.PeerEnded},                   // it was, and the entity had other work
+		{answer: "unavailable?", over: context.DeadlineExceeded, code: transport.PeerEnded},
+		{answer: "ended?", here: true, over: context.DeadlineExceeded, code: transport.PeerEnded},
+		{answer: "denied", over: context.DeadlineExceeded, code: transport.PeerEnded},
+		{answer: "unknown kind", over: context.DeadlineExceeded, code: transport.PeerEnded},
+		{answer: "unavailable", over: context.Canceled, code: transport.PeerEnded},
+		{answer: "ended", here: true, over: context.Canceled, code: transport.PeerEnded},
+		{answer: "unavailable", over: fmt.Errorf("%w: %w", context.Canceled, context.DeadlineExceeded), code: transport.PeerEnded},
+	} {
+		r := route{unit: inOrder(t, "a", "b"), ttl: routeTTL, repeat: true}
+		s := &sight{field: field{Placement: NewPlacement(said("a b"))}, now: time.Unix(100, 0), over: c.over, shut: c.shut}
+		r.start(s, transport.PeerOwner{})
+		e := fault(c.answer)
+		if c.here {
+			e.Err = c.over
+		}
+		st := r.answered(s, e)
+		if st.err == nil || st.err.Code != c.code || st.err.Unknown != e.Unknown || !strings.Contains(st.err.Text, "because") || st.err.Err == nil && c.answer != "ended" {
+			t.Errorf("%+v: %+v", c, st)
+		}
+		if st.err != nil && c.code == transport.PeerUnavailable && !errors.Is(st.err, context.DeadlineExceeded) {
+			t.Errorf("%+v: %v is no end of a context", c, st.err.Err)
+		}
+	}
+	r := route{unit: event.Unit{Name: "order", Key: "1"}, ttl: routeTTL}
+	s := &sight{field: field{Placement: NewPlacement(said("a/draining"))}, now: time.Unix(100, 0)}
+	r.start(s, transport.PeerOwner{})
+	s.over = context.DeadlineExceeded
+	if e := r.ended(s).err; e.Code != transport.PeerUnavailable || !errors.Is(e, context.DeadlineExceeded) || !strings.Contains(e.Text, "none of the 1 members") {
+		t.Errorf("nobody takes it: %+v", e)
+	}
+}

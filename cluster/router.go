@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -164,9 +165,10 @@ func (r *Router) carry(ctx context.Context, q *transport.PeerAsk, hint transport
 			if len(s.members) == 0 {
 				r.missed()
 			}
-			err := pause(ctx, next.rest)
+			over := pause(ctx, next.rest) != nil
 			s = r.sight(q.To)
-			if s.over = err; err != nil {
+			if over {
+				s.over = ended(ctx)
 				next = way.ended(&s)
 			} else {
 				next = way.again(&s)
@@ -231,11 +233,13 @@ func (r *Router) count(w why) {
 	}
 }
 
+// ended says how a context ended, and why; nil = it has not.
 func ended(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || errors.Is(cause, err) {
+		return cause
 	}
-	return context.Cause(ctx)
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // peerError gives an error as what it is. Of one that is none of the port it is not known what was done.

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhold/keyhold/actors"
 	"github.com/keyhold/keyhold/cluster"
+	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/peertest"
@@ -225,7 +227,7 @@ func TestAnAskEndsWithItsContext(t *testing.T) {
 		begun := time.Now()
 		err := a.Tell(ctx, asking(1), transport.PeerOwner{})
 		var fault *transport.PeerError
-		if !errors.As(err, &fault) || fault.Code != transport.PeerEnded || fault.Unknown || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 3*time.Second {
+		if !errors.As(err, &fault) || fault.Code != transport.PeerUnavailable || fault.Unknown || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 3*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		if !strings.Contains(fault.Text, "cannot be reached") || !strings.Contains(fault.Text, "z (z:7000)") {
@@ -235,6 +237,60 @@ func TestAnAskEndsWithItsContext(t *testing.T) {
 			t.Errorf("gave up %d times", a.gaveUp.Load())
 		}
 	}, "a")
+}
+
+type place struct{ N int }
+
+// An HTTP edge has less time than two leases. Whoever asks through it learns whether to ask again.
+func TestAnAskWhoseTimeWasTooShortIsRetryable(t *testing.T) {
+	late := errors.New("the page is not waited for")
+	for name, c := range map[string]struct {
+		node      string // whom the edge knows
+		faults    func(w *fleet)
+		end       func(ctx context.Context) (context.Context, context.CancelFunc)
+		retryable bool
+	}{
+		"nobody is there":    {"z", func(*fleet) {}, within(3 * time.Second), true},
+		"it is cut off":      {"a", func(w *fleet) { w.net.Partition([]string{"a"}) }, within(peertest.ConnectTime / 2), true},
+		"its answer is lost": {"a", func(w *fleet) { w.net.Lose(1) }, within(time.Second), false},
+		"the deadline has a cause": {"z", func(*fleet) {}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Second, late)
+		}, true},
+		"the caller had enough": {"z", func(*fleet) {}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			timer := time.AfterFunc(time.Second, cancel)
+			return ctx, func() { timer.Stop(); cancel() }
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fleetOf(t, func(t *testing.T, w *fleet) {
+				edge := w.open("edge", false)
+				edge.placement.Store(cluster.NewPlacement([]transport.Member{{ID: c.node, Node: c.node, Names: []string{"order"}, Address: c.node + ":7000"}}))
+				types, err := codec.NewRegistry([]codec.Declaration{codec.Of[place]("order.place", 1)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				remote, err := actors.NewRemote(actors.RemoteConfig{Codec: types, Elsewhere: edge})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.faults(w)
+				ctx, cancel := c.end(t.Context())
+				defer cancel()
+				_, err = remote.Ask(ctx, actors.Ref{Kind: "order", ID: "1"}, &place{N: 1})
+				if err == nil || actors.Retryable(err) != c.retryable || errors.Is(err, actors.ErrUnavailable) != c.retryable || !errors.Is(err, ctx.Err()) {
+					t.Errorf("retryable %v, unavailable %v: %v", actors.Retryable(err), errors.Is(err, actors.ErrUnavailable), err)
+				}
+				if cause := context.Cause(ctx); !errors.Is(err, cause) {
+					t.Errorf("%v is not %v", err, cause)
+				}
+			}, "a")
+		})
+	}
+}
+
+func within(d time.Duration) func(ctx context.Context) (context.Context, context.CancelFunc) {
+	return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
 }
 
 func TestTheWayLeadsBackToThisNode(t *testing.T) {
