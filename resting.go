@@ -28,7 +28,7 @@ func (c *shared) review(ctx context.Context) {
 		case <-timer.C:
 		}
 		if err := c.reviewOnce(ctx); err != nil && ctx.Err() == nil {
-			c.r.app.cfg.Logger.Warn("cannot compare which keys wait for a person: will try again", "error", err)
+			rareLog(c.r.app.cfg.Logger, &c.once, "cannot compare which keys wait for a person: will try again", "compare what rests", err)
 		}
 		timer.Reset(every)
 	}

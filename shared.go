@@ -272,7 +272,7 @@ func (c *shared) renew(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			if !errors.Is(err, transport.ErrDeclared) { // which is told of
-				log.Warn("the broker could not be told what this application produces and reads: will try again", "error", err)
+				rareLog(log, &c.once, "the broker could not be told what this application produces and reads: will try again", "declare", err)
 			}
 			pause = min(max(2*pause, 100*time.Millisecond), longestGap)
 			timer.Reset(pause)
