@@ -68,3 +68,24 @@ func TestATellReachesAnEntityOfAnotherNode(t *testing.T) {
 		within(t, 20*time.Second, "an item", n.news)
 	}
 }
+
+// A reply that says nothing needs no name.
+func TestAReplyWithoutFieldsCrosses(t *testing.T) {
+	t.Parallel()
+	db := postgresserver.Database(t)
+	url := redisserver.Run(t, redisserver.Options{}).URL()
+	bell := keyhold.Entity[int]{
+		Kind: "bell", Version: 1,
+		Commands: keyhold.Commands[int]{keyhold.OnCommand(func(keyhold.Command, int, *traceOpen) (*struct{}, error) { return new(struct{}), nil })},
+		Fold:     keyhold.Fold[int]{keyhold.OnEvent(func(n int, _ traceOpened) int { return n })},
+	}
+	one := run(t, onRedis(postgres.Open(db), url, "one"), bell)
+	two := run(t, onRedis(postgres.Open(db), url, "two"), bell)
+	for k := range 8 {
+		for _, app := range []*keyhold.App{one, two} {
+			if _, err := keyhold.Ask[*struct{}](t.Context(), app, bell.ID(fmt.Sprint(k)), &traceOpen{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

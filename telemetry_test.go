@@ -23,7 +23,10 @@ type traceOpened struct {
 	ID string `json:"id"`
 }
 
-var _ = keyhold.Type[traceOpened]("traced.opened", 1)
+var (
+	_ = keyhold.Type[traceOpen]("traced.open", 1)
+	_ = keyhold.Type[traceOpened]("traced.opened", 1)
+)
 
 var traced = keyhold.Entity[int]{
 	Kind: "traced", Version: 1,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
@@ -259,10 +260,13 @@ func (r *Runtime) question(ctx context.Context, caller *attempt, to Ref, command
 	return q, err
 }
 
+// nothing is the reply of a command that has nothing to say: it needs no wire name, and arrives as nil.
+var nothing = reflect.TypeFor[struct{}]()
+
 // replyCrosses says why the reply to a command or query could not go to another node.
 func (p *program) replyCrosses(types *codec.Registry, command any) error {
 	reply := p.replies[structType(command)]
-	if reply == nil {
+	if reply == nil || reply == nothing {
 		return nil
 	}
 	if _, _, err := types.NameOf(reply); err != nil {

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/keyhold/keyhold/codec"
 	"github.com/keyhold/keyhold/event"
@@ -38,7 +39,7 @@ func (r *Runtime) ServeAsk(ctx context.Context, q transport.PeerAsk) (transport.
 		return transport.PeerReply{}, out
 	}
 	reply := transport.PeerReply{Generation: got.generation}
-	if got.out == nil {
+	if got.out == nil || reflect.TypeOf(got.out) == reflect.PointerTo(nothing) {
 		return reply, nil
 	}
 	enc, err := encoded(r.cfg.Codec, got.out)
