@@ -30,6 +30,7 @@ type route struct {
 	rests int
 	doubt bool                 // an earlier attempt may have been done
 	last  *transport.PeerError // why the last attempt has no answer
+	since time.Time            // when it was known
 	tried []tries              // in the order of the first time
 	at    target               // whom the answer is awaited of
 	hops  int                  // redirects in a row
@@ -51,6 +52,7 @@ type target struct {
 type tries struct {
 	node, address string
 	times         int
+	missed        bool // the last time, it was not reached
 }
 
 // sight is what a route goes by at one moment.
@@ -131,7 +133,7 @@ func (r *route) to(s *sight, t target, w why) step {
 	}
 	r.at = t
 	r.asked = append(r.asked, t)
-	i := slices.IndexFunc(r.tried, func(was tries) bool { return was.node == t.node && was.address == t.address })
+	i := r.triedAt(t.node, t.address)
 	if i < 0 {
 		i = len(r.tried)
 		r.tried = append(r.tried, tries{node: t.node, address: t.address})
@@ -140,9 +142,17 @@ func (r *route) to(s *sight, t target, w why) step {
 	return step{ask: true, why: w}
 }
 
+// triedAt gives where somebody is in tried; -1 = not asked.
+func (r *route) triedAt(node, address string) int {
+	return slices.IndexFunc(r.tried, func(was tries) bool { return was.node == node && was.address == address })
+}
+
 // answered goes on after an attempt without an answer.
 func (r *route) answered(s *sight, e *transport.PeerError) step {
-	r.last = e
+	r.last, r.since = e, s.now
+	if i := r.triedAt(r.at.node, r.at.address); i >= 0 {
+		r.tried[i].missed = missed(e)
+	}
 	r.codes = append(r.codes, e.Code)
 	r.doubt = r.doubt || e.Unknown
 	switch {
@@ -276,7 +286,7 @@ func (r *route) rest(s *sight, most time.Duration) step {
 // ended gives up because the time of the ask is over, between two attempts. Where it was only too short for somebody to be found, the code is that of a reason that passes: asking
 // again may succeed.
 func (r *route) ended(s *sight) step {
-	e := &transport.PeerError{Code: transport.PeerEnded, Text: "the time of the ask was over before it was answered; last: " + r.last.Text, Err: s.over}
+	e := &transport.PeerError{Code: transport.PeerEnded, Text: "the time of the ask was over before it was answered; last: " + r.reason(s, r.last), Err: s.over}
 	if r.late(s) {
 		e.Code = transport.PeerUnavailable
 	}
@@ -307,9 +317,9 @@ func (r *route) fail(s *sight, e *transport.PeerError) step {
 		out.Unknown = true
 	}
 	if passes(e.Code) {
-		out.Text += r.inVain(s)
+		out.Text = oneLine(r.reason(s, e)) + r.inVain(s)
 	}
-	if e.Code == transport.PeerBusy {
+	if e.Code == transport.PeerBusy || e.Code == transport.PeerNotOwner { // all that could say more were asked
 		out.Code = transport.PeerUnavailable
 	}
 	return step{err: &out}

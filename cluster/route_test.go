@@ -204,7 +204,11 @@ func through(r *route, s *sight, answer string) (took time.Duration, asks int, e
 			return s.now.Sub(begun), asks, st.err
 		case st.ask:
 			asks++
-			st = r.answered(s, fault(answer))
+			e := fault(answer)
+			if strings.HasPrefix(answer, "unavailable") {
+				e.Err = errors.New("not reached")
+			}
+			st = r.answered(s, e)
 		default:
 			s.now = s.now.Add(st.rest)
 			st = r.again(s)
@@ -409,7 +413,7 @@ func TestAnAskThatNobodyCouldBeAskedInItsTimeIsUnavailable(t *testing.T) {
 			e.Err = c.over
 		}
 		st := r.answered(s, e)
-		if st.err == nil || st.err.Code != c.code || st.err.Unknown != e.Unknown || !strings.Contains(st.err.Text, "because") || st.err.Err == nil && c.answer != "ended" {
+		if st.err == nil || st.err.Code != c.code || st.err.Unknown != e.Unknown || !strings.Contains(st.err.Text, "because") && !strings.Contains(st.err.Text, "b has it; its lease ends in 9s") || st.err.Err == nil && c.answer != "ended" {
 			t.Errorf("%+v: %+v", c, st)
 		}
 		if st.err != nil && c.code == transport.PeerUnavailable && !errors.Is(st.err, context.DeadlineExceeded) {
@@ -422,5 +426,98 @@ func TestAnAskThatNobodyCouldBeAskedInItsTimeIsUnavailable(t *testing.T) {
 	s.over = context.DeadlineExceeded
 	if e := r.ended(s).err; e.Code != transport.PeerUnavailable || !errors.Is(e, context.DeadlineExceeded) || !strings.Contains(e.Text, "none of the 1 members") {
 		t.Errorf("nobody takes it: %+v", e)
+	}
+}
+
+func TestOnlyWhoWasNotReachedMayBeOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	u := inOrder(t, "a", "b")
+	for _, c := range []struct {
+		members   string
+		unreached string
+		hint      bool
+	}{{"a/loopback b", "a", true}, {"a/loopback b", "b", false}, {"a/loopback b", "a b", true}, {"a/loopback b/loopback", "", false}} {
+		r := route{unit: u, ttl: routeTTL}
+		s := &sight{field: field{Placement: NewPlacement(said(c.members))}, now: time.Unix(100, 0)}
+		st := r.start(s, transport.PeerOwner{})
+		for st.err == nil {
+			if !st.ask {
+				s.now = s.now.Add(st.rest)
+				st = r.again(s)
+				continue
+			}
+			e := fault("unavailable")
+			if strings.Contains(c.unreached, r.at.id) {
+				e.Err = errors.New("not reached")
+			}
+			st = r.answered(s, e)
+		}
+		if strings.Contains(st.err.Text, "on loopback") != c.hint {
+			t.Errorf("%+v: %s", c, st.err.Text)
+		}
+	}
+}
+
+// What a node says to those who ask it alone is of no use to whoever had all asked.
+func TestWhoHasTheEntityIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		answer    string
+		unreached bool
+		want      string
+	}{
+		{"not owner: a@3 for 9s", true, "a has it and does not answer; its lease ends in 7.7s at the latest"},
+		{"not owner: a@3 for 9s", false, "a has it; its lease ends in 7.7s at the latest"},
+		{"not owner: a@3 for 1s", false, "a has it; its lease ends in 0s at the latest"},
+		{"not owner: a@3", true, "a has it and does not answer; asked in"},
+		{"not owner: z@3 for 9s", true, "a node that is no member any more has it; its lease ends in 7.7s at the latest"},
+		{"not owner", true, "because; asked in"},
+	} {
+		r := route{unit: inOrder(t, "a", "b"), ttl: routeTTL}
+		s := &sight{field: field{Placement: NewPlacement(said("a b"))}, now: time.Unix(100, 0)}
+		r.start(s, transport.PeerOwner{})
+		e := fault("unavailable")
+		if c.unreached {
+			e.Err = errors.New("not reached")
+		}
+		if st := r.answered(s, e); !st.ask || r.at.id != "b" {
+			t.Fatalf("%+v: %+v", c, st)
+		}
+		if st := r.answered(s, fault(c.answer)); st.rest == 0 {
+			t.Fatalf("%+v: %+v", c, st)
+		}
+		s.now = s.now.Add(1300 * time.Millisecond)
+		given := r.fail(s, r.last).err
+		s.over = context.DeadlineExceeded
+		for _, e := range []*transport.PeerError{given, r.ended(s).err} {
+			if e.Code != transport.PeerUnavailable || !strings.Contains(e.Text, c.want) {
+				t.Errorf("%+v: %s: %s", c, e.Code, e.Text)
+			}
+		}
+	}
+}
+
+func TestTheLastErrorIsOneLine(t *testing.T) {
+	t.Parallel()
+	text := errors.Join(errors.New("one"), errors.New("two:\r\n\tthree\n")).Error()
+	for code, want := range map[transport.PeerCode]string{transport.PeerDenied: "one; two:; three", transport.PeerRejected: text, transport.PeerFailed: text} {
+		r := route{unit: event.Unit{Name: "order", Key: "1"}, ttl: routeTTL}
+		s := &sight{field: field{Placement: NewPlacement(said("a"))}, now: time.Unix(100, 0)}
+		r.start(s, transport.PeerOwner{})
+		st := r.answered(s, &transport.PeerError{Code: transport.PeerUnavailable})
+		for st.err == nil && !st.ask {
+			st = r.again(s)
+		}
+		st = r.answered(s, &transport.PeerError{Code: code, Text: text})
+		if code == transport.PeerDenied {
+			if st.err == nil {
+				t.Fatal(st)
+			}
+			if !strings.HasPrefix(st.err.Text, want+"; asked in") || strings.ContainsAny(st.err.Text, "\n\r\t") {
+				t.Errorf("%s: %q", code, st.err.Text)
+			}
+		} else if st.err == nil || st.err.Text != want {
+			t.Errorf("%s: %+v", code, st)
+		}
 	}
 }

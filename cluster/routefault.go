@@ -24,7 +24,7 @@ func (r *route) inVain(s *sight) string {
 	var said []string
 	loopback := false
 	for i, t := range r.tried {
-		loopback = loopback || isLoopback(t.address)
+		loopback = loopback || t.missed && isLoopback(t.address)
 		if i >= mostNamed {
 			said = append(said, fmt.Sprintf("and %d others", len(r.tried)-i))
 			break
@@ -36,10 +36,45 @@ func (r *route) inVain(s *sight) string {
 		said = append(said, fmt.Sprintf("%s %s", name, often(t.times)))
 	}
 	text := fmt.Sprintf("; asked in %v: %s", s.now.Sub(r.began).Round(time.Millisecond), strings.Join(said, ", "))
-	if loopback && r.last.Code == transport.PeerUnavailable {
+	if loopback {
 		text += "; an address on loopback is reached from its own host alone: if that node is on another one, configure its node service with an address that others reach"
 	}
 	return text
+}
+
+// missed reports whether an error is of the way to a member: it said nothing itself.
+func missed(e *transport.PeerError) bool {
+	return e.Err != nil && (e.Code == transport.PeerUnavailable || e.Code == transport.PeerEnded)
+}
+
+// reason is the text of an error. Of an entity that somebody else has, the text is for those who ask that node alone; here it says who has it, as far as that is known, and for how long.
+func (r *route) reason(s *sight, e *transport.PeerError) string {
+	if e.Code != transport.PeerNotOwner || e.Owner.ID == "" {
+		return e.Text
+	}
+	name := "a node that is no member any more"
+	text := " has it"
+	if m := s.member(e.Owner.ID); m != nil {
+		name = m.Node
+		if i := r.triedAt(m.Node, m.Address); i >= 0 && r.tried[i].missed {
+			text += " and does not answer"
+		}
+	}
+	if left := e.Most - s.now.Sub(r.since); e.Most > 0 {
+		text += fmt.Sprintf("; its lease ends in %v at the latest, unless it is renewed", max(left, 0).Round(100*time.Millisecond))
+	}
+	return name + text
+}
+
+// oneLine gives a text without the line breaks and tabs that wrapped errors bring.
+func oneLine(text string) string {
+	var parts []string
+	for part := range strings.FieldsFuncSeq(text, func(c rune) bool { return c == '\n' || c == '\r' || c == '\t' }) {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 func often(n int) string {

@@ -118,7 +118,7 @@ type PeerError struct {
 	Unknown bool // it may have been decided and committed
 	Owner   PeerOwner
 	Most    time.Duration // with PeerNotOwner: that the owner's lease lasts unless it is renewed; 0 = not known
-	Err     error         // here, on this side of the wire; may be nil
+	Err     error         // here, on this side of the wire, such as why the other was not reached; nil where the other node said it
 }
 
 func (e *PeerError) Error() string {

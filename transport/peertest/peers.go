@@ -204,6 +204,9 @@ func clone(q transport.PeerAsk) transport.PeerAsk {
 	return q
 }
 
+// errWay is what is wrong where nobody is reached.
+var errWay = errors.New("there is no way")
+
 func failure(code transport.PeerCode, unknown bool, err error, format string, args ...any) *transport.PeerError {
 	return &transport.PeerError{Code: code, Unknown: unknown, Err: err, Text: fmt.Sprintf(format, args...)}
 }
@@ -235,7 +238,7 @@ func call[T any](ctx context.Context, p *Peers, address string, size int, counte
 		return none, failure(transport.PeerEnded, false, context.Cause(ctx), "node %s was not reached in the time of the call", address)
 	}
 	if to == nil || p.net.cut(p, to) {
-		return none, failure(transport.PeerUnavailable, false, nil, "node %s cannot be reached", address)
+		return none, failure(transport.PeerUnavailable, false, errWay, "node %s cannot be reached", address)
 	}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -288,7 +291,7 @@ func call[T any](ctx context.Context, p *Peers, address string, size int, counte
 func arrive[T any](ctx context.Context, to *Peers, caller *run, size int, counted bool, do func(ctx context.Context, s transport.PeerService) (T, int, error)) (c came[T]) {
 	r := to.running()
 	if r == nil {
-		return came[T]{err: failure(transport.PeerUnavailable, false, nil, "node %s cannot be reached", to.address())}
+		return came[T]{err: failure(transport.PeerUnavailable, false, errWay, "node %s cannot be reached", to.address())}
 	}
 	if why := stranger(caller.self, r.self); why != "" {
 		return came[T]{err: failure(transport.PeerDenied, false, nil, "node %s %s", to.address(), why)}
