@@ -73,6 +73,7 @@ func NewClient(cfg ClientConfig) *Client {
 	if c.fault = errors.Join(cfg.faults(), undeclared); c.fault != nil {
 		return c
 	}
+	logTo(cfg.Peers, cfg.Logger)
 	c.routes, c.fault = cluster.NewClient(cluster.ClientConfig{
 		Peers: cfg.Peers, Identity: transport.PeerIdentity{Application: cfg.Name}, Nodes: cfg.Nodes, TTL: cfg.TTL, Logger: cfg.Logger,
 	})

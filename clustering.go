@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -85,10 +86,19 @@ type neighbours struct {
 	peers  transport.Peers  // nil = not at all
 }
 
+// logTo gives a gossip or a node service that has no logger of its own this one.
+func logTo(what any, logger *slog.Logger) {
+	if w, takes := what.(interface{ LogTo(*slog.Logger) }); takes {
+		w.LogTo(logger)
+	}
+}
+
 // neighbours gives what is configured, and else what the broker brings along.
 func (a *App) neighbours(broker transport.Broker) (neighbours, error) {
 	c := a.cfg.Cluster
 	n := neighbours{c.Gossip, c.Peers}
+	logTo(n.gossip, a.cfg.Logger)
+	logTo(n.peers, a.cfg.Logger)
 	if c.ListOnly || n.gossip != nil && n.peers != nil {
 		return n, nil
 	}

@@ -59,6 +59,68 @@ func known(t *testing.T, news hearsay, app *keyhold.App, names ...string) []tran
 	}
 }
 
+// told rings whenever a log line begins so.
+type told struct {
+	begins string
+	rings  chan struct{}
+}
+
+func (told) Enabled(context.Context, slog.Level) bool { return true }
+func (l told) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (l told) WithGroup(string) slog.Handler          { return l }
+func (l told) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, l.begins) {
+		select {
+		case l.rings <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// loggedPeers notes which logger it is given.
+type loggedPeers struct {
+	transport.Peers
+	given *slog.Logger
+}
+
+func (p *loggedPeers) LogTo(logger *slog.Logger) { p.given = logger }
+
+// What gossip and the node service say is in the log of the application, although nobody gave it to them.
+func TestGossipAndTheNodeServiceLogToTheApplicationsLogger(t *testing.T) {
+	t.Parallel()
+	log := told{"gossip cannot read what a node says", make(chan struct{}, 1)}
+	ours := gossip.New(gossip.Config{Preset: gossip.Local, Keys: [][]byte{[]byte("0123456789abcdef")}})
+	peers := &loggedPeers{Peers: grpc.New(grpc.Config{})}
+	cfg := onRedis(postgres.Open(postgresserver.Database(t)), redisserver.Run(t, redisserver.Options{}).URL(), "one")
+	cfg.Logger = slog.New(log)
+	cfg.Cluster = keyhold.ClusterConfig{Gossip: ours, Peers: peers}
+	run(t, cfg, cart, newNotes().handler())
+	if peers.given != cfg.Logger {
+		t.Error("the node service has another logger")
+	}
+	stranger := gossip.New(gossip.Config{Preset: gossip.Local, Keys: [][]byte{[]byte("another key, yes")}})
+	seeds := func(context.Context) []string { return []string{ours.Address()} }
+	if err := stranger.Start(t.Context(), transport.Member{ID: "stranger", StoreID: "s"}, seeds, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Stop(context.Background())
+	select {
+	case <-log.rings:
+	case <-time.After(time.Minute):
+		t.Error("the application's log does not say that the keys differ")
+	}
+}
+
+func TestAClientsNodeServiceLogsToItsLogger(t *testing.T) {
+	t.Parallel()
+	peers := &loggedPeers{Peers: grpc.New(grpc.Config{})}
+	keyhold.NewClient(keyhold.ClientConfig{Name: "shop", Peers: peers, Nodes: []string{"127.0.0.1:1"}, Logger: quiet})
+	if peers.given != quiet {
+		t.Error("it has another logger")
+	}
+}
+
 // Two lines of a main program are enough: what Redis brings along has the nodes hear of one another, and serves.
 func TestNodesOfOneMachineFindOneAnother(t *testing.T) {
 	t.Parallel()

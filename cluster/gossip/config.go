@@ -41,7 +41,7 @@ type Config struct {
 	// Keys seal what is said: the first seals, all of them open. 16, 24 or 32 bytes each (AES-128, -192, -256). See [Gossip.SetKeys] for how to change them.
 	Keys     [][]byte
 	Insecure bool         // allows a Bind beyond this machine without Keys
-	Logger   *slog.Logger // default: discards
+	Logger   *slog.Logger // default: that of the application, see [Gossip.LogTo]; else discards
 
 	// listen opens the network; tests have their own.
 	listen func(bind netip.AddrPort, logs *logs) (memberlist.NodeAwareTransport, error)
@@ -159,9 +159,6 @@ func (p Preset) settings() (*memberlist.Config, timing) {
 
 func (c Config) withDefaults() Config {
 	c.Bind = cmp.Or(c.Bind, "127.0.0.1:0")
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	if c.listen == nil {
 		c.listen = listen
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -44,6 +45,7 @@ type Gossip struct {
 		roster    *roster
 		meta      []byte
 		stopping  bool
+		logger    *slog.Logger // from the next Start on; nil = as before
 	}
 }
 
@@ -65,6 +67,16 @@ func New(cfg Config) *Gossip {
 		g.keyring = ring
 	}
 	return g
+}
+
+// LogTo has it log there where Config.Logger is not set. It is called before Start, and does not change one that runs; the application does so with its own logger.
+func (g *Gossip) LogTo(logger *slog.Logger) {
+	if g.cfg.Logger != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.logger = logger
 }
 
 // Start implements [transport.Gossip].
@@ -91,6 +103,9 @@ func (g *Gossip) Start(ctx context.Context, self transport.Member, seeds func(ct
 	}
 	g.mu.Lock()
 	g.mu.bound, g.mu.advertise, g.mu.roster, g.mu.meta, g.mu.stopping = bind, advertise, newRoster(self, sum), text, false
+	if g.mu.logger != nil {
+		g.logs.out.Store(g.mu.logger)
+	}
 	g.mu.Unlock()
 	if err := g.open(); err != nil {
 		return errors.Join(err, g.calls.Stop(ctx))
@@ -183,7 +198,7 @@ func (g *Gossip) Update(self transport.Member) {
 	self.Names = slices.Clone(self.Names)
 	text, sum, err := encodeMeta(&self)
 	if err != nil {
-		g.cfg.Logger.Error("others are not told what has changed of this node", "error", err)
+		g.logs.out.Load().Error("others are not told what has changed of this node", "error", err)
 		return
 	}
 	g.mu.Lock()

@@ -155,7 +155,7 @@ func (g *Gossip) mend(ctx context.Context) bool {
 		return false
 	}
 	if list != nil {
-		g.cfg.Logger.Warn("the network of this node's gossip is gone: opens it anew", "address", g.Address())
+		g.logs.out.Load().Warn("the network of this node's gossip is gone: opens it anew", "address", g.Address())
 		g.mu.Lock()
 		g.mu.list, g.mu.delegate = nil, nil
 		g.mu.Unlock()

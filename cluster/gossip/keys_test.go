@@ -65,6 +65,33 @@ func TestAWrongKeyIsNamed(t *testing.T) {
 	}
 }
 
+func TestWithoutALoggerItLogsToTheOneThatItIsGiven(t *testing.T) {
+	bubble(t, func(c *crowd) {
+		given, own, late := &said{}, &said{}, &said{}
+		for n, cfg := range []gossip.Config{{Keys: [][]byte{key(1)}}, {Keys: [][]byte{key(2)}, Logger: own.logger()}} {
+			x := &node{id: "id-" + string(rune('a'+n)), at: address(n + 1)}
+			cfg.Seeds = []string{address(1)}
+			x.Gossip = build(t, c.net, n+1, cfg)
+			x.LogTo(given.logger())
+			if err := x.Start(t.Context(), transport.Member{ID: x.id, StoreID: "store"}, nil, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			x.LogTo(late.logger())
+			c.nodes = append(c.nodes, x)
+		}
+		c.pass(30 * time.Second)
+		if !given.has("level=WARN", "give them the same") {
+			t.Errorf("the logger given says:\n%s", given)
+		}
+		if given.has("address="+c.nodes[0].at) || !own.has("level=WARN", "give them the same") {
+			t.Errorf("the logger of the other's own says:\n%s", own)
+		}
+		if late.String() != "" {
+			t.Errorf("while it runs another logger says:\n%s", late)
+		}
+	})
+}
+
 func TestKeysAreChangedWhileNodesRun(t *testing.T) {
 	bubble(t, func(c *crowd) {
 		log := &said{}

@@ -6,12 +6,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // logs says what a person should know, once a minute at most each; the library's own lines, most of which are of a network as networks are, are for who debugs.
 type logs struct {
-	out *slog.Logger
+	out atomic.Pointer[slog.Logger]
 	mu  struct {
 		sync.Mutex
 		said map[string]time.Time
@@ -24,7 +25,11 @@ const (
 )
 
 func newLogs(out *slog.Logger) *logs {
-	l := &logs{out: out}
+	l := &logs{}
+	if out == nil {
+		out = slog.New(slog.DiscardHandler)
+	}
+	l.out.Store(out)
 	l.mu.said = map[string]time.Time{}
 	return l
 }
@@ -43,7 +48,7 @@ func (l *logs) once(key, text string, args ...any) {
 	}
 	l.mu.said[key] = now
 	l.mu.Unlock()
-	l.out.Warn("gossip "+text, args...)
+	l.out.Load().Warn("gossip "+text, args...)
 }
 
 // notJoined tells of a join that did not come about. That a node which was there does not answer is nothing new.
@@ -52,7 +57,7 @@ func (l *logs) notJoined(address string, err error) {
 		l.once("key"+address, "cannot read what a node says: "+what, "address", address, "error", err)
 		return
 	}
-	l.out.Debug("gossip does not reach a node", "address", address, "error", err)
+	l.out.Load().Debug("gossip does not reach a node", "address", address, "error", err)
 }
 
 // standard gives the library a logger of its own, so that nothing of it goes to the process's.
@@ -72,7 +77,7 @@ func (l *logs) Write(line []byte) (int, error) {
 	case advice(errors.New(bare)) != "":
 		l.once("key"+from, "cannot read what a node says: "+advice(errors.New(bare)), "address", from, "error", bare)
 	default:
-		l.out.Debug("gossip: " + bare)
+		l.out.Load().Debug("gossip: " + bare)
 	}
 	return len(line), nil
 }

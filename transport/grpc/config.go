@@ -45,7 +45,7 @@ type Config struct {
 	ConnectTimeout time.Duration // to open a link, handshake included; default 3 s
 	IdleAfter      time.Duration // an unused link is closed; default 1 min
 
-	Logger *slog.Logger // default slog.Default()
+	Logger *slog.Logger // default: that of the application or client, see [Peers.LogTo]; else slog.Default()
 }
 
 // withDefaults gives the settings in full, or everything that is wrong with them.

@@ -3,6 +3,7 @@ package grpc
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 
@@ -26,6 +27,7 @@ type Peers struct {
 		sync.Mutex
 		run      *run // between Start and the end of Stop
 		starting bool
+		logger   *slog.Logger // from the next Start on, if the config has none
 	}
 }
 
@@ -54,6 +56,13 @@ type run struct {
 	over     bool       // guarded by it
 }
 
+// LogTo has it log there where Config.Logger is not set. It is called before Start, and does not change one that runs; an application or client does so with its own logger.
+func (p *Peers) LogTo(logger *slog.Logger) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.logger = logger
+}
+
 // Start, see [transport.Peers].
 func (p *Peers) Start(ctx context.Context, self transport.PeerIdentity, s transport.PeerService) error {
 	if ctx.Err() != nil {
@@ -65,8 +74,10 @@ func (p *Peers) Start(ctx context.Context, self transport.PeerIdentity, s transp
 		return lifecycle.ErrStarted
 	}
 	p.mu.starting = true
+	c := p.config
+	c.Logger = or(c.Logger, p.mu.logger)
 	p.mu.Unlock()
-	r, err := begin(ctx, p.config, self, s)
+	r, err := begin(ctx, c, self, s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.starting = false

@@ -156,6 +156,35 @@ func TestCertificatesThatMakeNoSenseLeaveThoseOfBefore(t *testing.T) {
 	}
 }
 
+// The one without a logger logs to the one that it is given, and the other to its own.
+func TestLogTo(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	var given, own bytes.Buffer
+	for _, c := range []struct {
+		logger      *slog.Logger
+		says, quiet *bytes.Buffer
+	}{{nil, &given, &own}, {slog.New(slog.NewTextHandler(&own, nil)), &own, &given}} {
+		given.Reset()
+		own.Reset()
+		files := ours.issue(t, certificate{})
+		b := grpc.New(grpc.Config{TLS: files, Logger: c.logger})
+		b.LogTo(slog.New(slog.NewTextHandler(&given, nil)))
+		if err := b.Start(limit(t), shop, echo{}); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, files.CertFile, []byte("half of it"))
+		p := start(t, grpc.Config{TLS: ours.issue(t, certificate{})}, nil)
+		if _, err := p.Status(limit(t), b.Address()); err != nil {
+			t.Error(err)
+		}
+		stop(t, b)
+		if !strings.Contains(c.says.String(), "cannot be used") || c.quiet.Len() > 0 {
+			t.Errorf("one says %q, the other %q", c.says, c.quiet)
+		}
+	}
+}
+
 func TestWhatStartRefuses(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t)
