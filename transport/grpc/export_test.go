@@ -1,6 +1,8 @@
 package grpc
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/proto"
 
 	nodev1 "github.com/keyhold/keyhold/proto/keyhold/node/v1"
@@ -8,6 +10,12 @@ import (
 )
 
 const Silence = silence
+
+// At gives files whose own certificate is looked at as at this time.
+func At(files *TLS, now time.Time) *TLS {
+	files.now = func() time.Time { return now }
+	return files
+}
 
 // Links says how many this node has to others, and how many others have to it.
 func (p *Peers) Links() (out, in int) {

@@ -26,6 +26,8 @@ type TLS struct {
 	// Names, if any: a certificate counts only if one of its DNS names or URIs matches one of them. A * stands for one part between dots or slashes: *.shop.internal,
 	// spiffe://shop/nodes/*.
 	Names []string
+
+	now func() time.Time // by which the node's own certificate is looked at; tests have their own
 }
 
 // MutualTLS has both sides of each link show a certificate of the same authority. The files are looked at with each new link, and read again when they have changed: no restart is needed,
@@ -53,6 +55,7 @@ func (t *TLS) faults() []error {
 type certificates struct {
 	files  *TLS
 	logger *slog.Logger
+	now    func() time.Time
 	mu     struct {
 		sync.Mutex
 		seen [3]os.FileInfo
@@ -63,7 +66,10 @@ type certificates struct {
 }
 
 func loadCertificates(t *TLS, logger *slog.Logger) (*certificates, error) {
-	c := &certificates{files: t, logger: logger}
+	c := &certificates{files: t, logger: logger, now: time.Now}
+	if t.now != nil {
+		c.now = t.now
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c, c.read()
@@ -100,6 +106,9 @@ func (c *certificates) read() error {
 	if err != nil {
 		return fmt.Errorf("TLS: certificate %s and key %s: %w", c.files.CertFile, c.files.KeyFile, err)
 	}
+	if err := timely(cert.Leaf, c.now()); err != nil {
+		return fmt.Errorf("TLS: certificate %s %w: replace it and its key, %s", c.files.CertFile, err, c.files.KeyFile)
+	}
 	pem, err := os.ReadFile(c.files.CAFile)
 	if err != nil {
 		return fmt.Errorf("TLS: %w", err)
@@ -109,6 +118,17 @@ func (c *certificates) read() error {
 		return fmt.Errorf("TLS: %s holds no certificate of an authority in PEM form", c.files.CAFile)
 	}
 	c.mu.seen, c.mu.cert, c.mu.pool, c.mu.told = seen, &cert, pool, ""
+	return nil
+}
+
+// timely says why nobody would take a certificate at this time.
+func timely(cert *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(cert.NotAfter):
+		return fmt.Errorf("has ended at %s", cert.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("does not begin before %s, and it is %s here", cert.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/grpc"
@@ -18,14 +19,15 @@ func TestCertificatesThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t), newAuthority(t)
 	good := ours.issue(t, certificate{names: []string{"a.shop.internal"}})
+	earlier := time.Now().Add(-10 * time.Minute) // whose certificate has expired since it was read
 	for name, c := range map[string]struct {
 		server, client *grpc.TLS
 		say            string
 	}{
 		"the client's authority is another":           {good, theirs.issue(t, certificate{trusts: ours}), "does not accept this side's certificate"},
 		"the server's authority is another":           {theirs.issue(t, certificate{trusts: ours}), good, "unknown authority"},
-		"the client's certificate has expired":        {good, ours.issue(t, certificate{expired: true}), "does not accept this side's certificate"},
-		"the server's certificate has expired":        {ours.issue(t, certificate{expired: true}), good, "expired"},
+		"the client's certificate has expired":        {good, grpc.At(ours.issue(t, certificate{expired: true}), earlier), "does not accept this side's certificate"},
+		"the server's certificate has expired":        {grpc.At(ours.issue(t, certificate{expired: true}), earlier), good, "expired"},
 		"the client's name is not as the server asks": {ours.issue(t, certificate{patterns: []string{"*.bakery.internal"}}), good, "does not accept this side's certificate"},
 		"the server's name is not as the client asks": {good, ours.issue(t, certificate{patterns: []string{"shop.internal", "*.bakery.internal"}}), "a.shop.internal"},
 		"the client has none":                         {good, nil, ""},
@@ -156,6 +158,26 @@ func TestCertificatesThatMakeNoSenseLeaveThoseOfBefore(t *testing.T) {
 	}
 }
 
+func TestACertificateOutOfItsTimeLeavesTheOneOfBefore(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t)
+	for say, next := range map[string]certificate{"has ended at 20": {expired: true}, "does not begin before ": {early: true}} {
+		next.dir = t.TempDir()
+		var log bytes.Buffer
+		b := start(t, grpc.Config{TLS: ours.issue(t, certificate{dir: next.dir}), Logger: slog.New(slog.NewTextHandler(&log, nil))}, echo{})
+		ours.issue(t, next)
+		if _, err := start(t, grpc.Config{TLS: ours.issue(t, certificate{})}, nil).Status(limit(t), b.Address()); err != nil {
+			t.Errorf("with the certificate of before: %v", err)
+		}
+		stop(t, b)
+		for _, part := range []string{"those from before still are", say, "replace it and its key"} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("it does not say %q:\n%s", part, log.String())
+			}
+		}
+	}
+}
+
 // The one without a logger logs to the one that it is given, and the other to its own.
 func TestLogTo(t *testing.T) {
 	t.Parallel()
@@ -198,6 +220,8 @@ func TestWhatStartRefuses(t *testing.T) {
 		"leave one out":          {TLS: good, Insecure: true},
 		"no such file":           {TLS: grpc.MutualTLS("none", good.KeyFile, good.CAFile)},
 		"private key does not":   {TLS: grpc.MutualTLS(good.CertFile, ours.issue(t, certificate{}).KeyFile, good.CAFile)},
+		"has ended at 20":        {TLS: ours.issue(t, certificate{expired: true})},
+		"does not begin before ": {TLS: ours.issue(t, certificate{early: true})},
 		"certificate of an":      {TLS: grpc.MutualTLS(good.CertFile, good.KeyFile, good.KeyFile)},
 		"the key is not named":   {TLS: grpc.MutualTLS(good.CertFile, "", good.CAFile)},
 		"name pattern":           {TLS: grpc.MutualTLS(good.CertFile, good.KeyFile, good.CAFile, "[")},

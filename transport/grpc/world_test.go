@@ -132,7 +132,8 @@ type authority struct {
 type certificate struct {
 	dir      string // default one of its own
 	names    []string
-	expired  bool
+	expired  bool // a minute ago
+	early    bool // begins in half an hour
 	patterns []string
 	trusts   *authority // default the one that signs
 }
@@ -180,6 +181,9 @@ func (a *authority) issue(t testing.TB, c certificate) *grpc.TLS {
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	if c.expired {
 		template.NotAfter = time.Now().Add(-time.Minute)
+	}
+	if c.early {
+		template.NotBefore = time.Now().Add(30 * time.Minute)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
