@@ -223,10 +223,21 @@ func TestSelectorsFindThePods(t *testing.T) {
 	for i, c := range m.nodes.Spec.Template.Spec.TopologySpreadConstraints {
 		selectors[fmt.Sprint("topology spread ", i)] = c.LabelSelector.MatchLabels
 	}
+	clients := 0
 	for _, rule := range m.policy.Spec.Ingress {
 		for i, from := range rule.From {
+			if from.PodSelector.MatchLabels["orders-client"] == "true" { // of other programs, which ask these pods
+				clients++
+				if len(rule.From) != 1 || len(rule.Ports) != 1 || fmt.Sprint(rule.Ports[0].Port) != "peers" {
+					t.Errorf("clients reach %+v", rule.Ports)
+				}
+				continue
+			}
 			selectors[fmt.Sprint("NetworkPolicy, from ", i)] = from.PodSelector.MatchLabels
 		}
+	}
+	if clients != 1 {
+		t.Errorf("%d rules are for clients", clients)
 	}
 	if len(selectors) < 8 {
 		t.Errorf("only %d selectors were found", len(selectors))
