@@ -105,9 +105,11 @@ func TestGossipAndTheNodeServiceLogToTheApplicationsLogger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Stop(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	select {
 	case <-log.rings:
-	case <-time.After(time.Minute):
+	case <-ctx.Done():
 		t.Error("the application's log does not say that the keys differ")
 	}
 }
