@@ -36,6 +36,7 @@ var arrivesAs = map[transport.PeerCode]error{
 	transport.PeerMailboxFull:    ErrMailboxFull,
 	transport.PeerStopping:       ErrStopping,
 	transport.PeerUnknownKind:    ErrUnknownEntity,
+	transport.PeerUnknownType:    ErrUnavailable, // the other node runs another program, an older one in a rolling deploy: that passes
 	transport.PeerUnknownCommand: ErrUnknownCommand,
 	transport.PeerCycle:          ErrAskCycle,
 }

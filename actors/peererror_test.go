@@ -171,7 +171,7 @@ func TestEveryCodeArrives(t *testing.T) {
 		transport.PeerMailboxFull:    "mailbox is full; retryable",
 		transport.PeerStopping:       "not running, or stopping; retryable",
 		transport.PeerUnknownKind:    "no such kind of entity",
-		transport.PeerUnknownType:    "",
+		transport.PeerUnknownType:    "entity is unavailable; retryable",
 		transport.PeerUnknownCommand: "no case for this type",
 		transport.PeerTooLarge:       "",
 		transport.PeerBad:            "",
