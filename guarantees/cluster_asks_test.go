@@ -47,6 +47,14 @@ func (c *cluster) startEdge(names ...string) {
 	c.ask(c.edge)
 }
 
+// elsewhere waits until asks that began at or after a time were answered by another node than was asked.
+func (c *cluster) elsewhere(after time.Time) {
+	c.t.Helper()
+	eventually(c.t, time.Minute, "asks are answered by other nodes than are asked", func() (bool, error) {
+		return slices.ContainsFunc(c.attempts(), func(a attempt) bool { return a.Outcome == answered && a.Node != a.By && !a.Began.Before(after) }), nil
+	})
+}
+
 // attempts reads the file of asks: the last line of each attempt.
 func (c *cluster) attempts() []attempt {
 	c.t.Helper()

@@ -70,11 +70,13 @@ func clusterJoin(t *testing.T, g *grid) {
 func clusterLeave(t *testing.T, g *grid) {
 	c := startCluster(t, g, settings{}, node1, node2, node3)
 	c.takes(node3, time.Time{})
+	c.elsewhere(time.Time{})
 	c.traffic.through(c.nodes[node1], c.nodes[node2])
 	c.nodes[node3].stop(t)
 	gone := time.Now()
 	c.agree(node1, node2)
 	c.served(gone, anyNode)
+	c.elsewhere(gone)
 	t.Logf("all units were served %v after the node had gone", time.Since(gone))
 	for u, h := range c.holdings(gone, time.Now()) {
 		if slices.ContainsFunc(h, func(h holding) bool { return h.node == node3 }) {
