@@ -224,7 +224,7 @@ func (c *shared) listen() {
 		log.Info("gossip reaches all members again")
 	case tell:
 		log.Warn("gossip does not reach members that take part: nothing is lost or moved, but what changes is known a heartbeat later, and asks may not reach them either. "+
-			"Open the way to their gossip addresses, TCP and UDP; where they are on other machines, set Cluster.Gossip and Cluster.Peers with addresses that others reach",
+			"Open the way to their gossip addresses, TCP and UDP, and see that all nodes have the same gossip keys; where they are on other machines, set Cluster.Gossip and Cluster.Peers with addresses that others reach",
 			"members", nodeAddresses(unheard))
 	}
 }

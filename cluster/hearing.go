@@ -117,7 +117,6 @@ func (n *Node) settle(change func(l *listed)) bool {
 	moved := changed(n.placement.Load(), members)
 	if moved {
 		n.placement.Store(NewPlacement(members))
-		n.changed.Store(n.cfg.Now().UnixNano())
 	}
 	n.settling.Unlock()
 	if !moved {

@@ -89,7 +89,6 @@ type Node struct {
 	parts  *parts
 
 	placement atomic.Pointer[Placement]
-	changed   atomic.Int64 // when the placement last changed, in ns
 
 	beating  lifecycle.Loop
 	scanning lifecycle.Loop
