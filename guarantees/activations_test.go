@@ -89,7 +89,9 @@ func TestActivations(t *testing.T) {
 	if first.Activations < few || last.Activations < int64(many) || last.Passivations != last.Activations {
 		t.Errorf("activations and passivations: %d and %d, then %d and %d", first.Activations, first.Passivations, last.Activations, last.Passivations)
 	}
-	if most := first.Heap + registry(first.Activations, last.Activations) + 3<<19; last.Heap > most { // 25,000 leaks of 64 bytes are more
+	// What the moment adds, pools that are full and what was not collected, is less than this; a leak of 64 bytes each is more.
+	beside := max(3<<19, 32*uint64(last.Activations-first.Activations))
+	if most := first.Heap + registry(first.Activations, last.Activations) + beside; last.Heap > most {
 		t.Errorf("heap is %d bytes after %d activations and was %d after %d, want at most %d", last.Heap, last.Activations, first.Heap, first.Activations, most)
 	}
 	if most := first.Goroutines + 10; last.Goroutines > most { // connections come and go
