@@ -366,7 +366,7 @@ func TestManyLeasesAreRenewedEachForItself(t *testing.T) {
 	for i := range held {
 		held[i] = partitions.Held{Unit: event.Unit{Name: "shipping", Key: fmt.Sprintf("u-%d", i)}, Generation: 1}
 		if i%3 > 0 {
-			w.do("set", w.lease(held[i].Unit), node.OwnerID()+":1", "px", 1000)
+			w.do("set", w.lease(held[i].Unit), node.OwnerID()+":1") // without an end: only the renewal sets one
 		}
 	}
 	for i, err := range node.Port().Renew(t.Context(), held) {
@@ -374,7 +374,7 @@ func TestManyLeasesAreRenewedEachForItself(t *testing.T) {
 			t.Fatalf("lease %d: %v", i, err)
 		}
 	}
-	if ttl := w.client.PTTL(t.Context(), w.lease(held[len(held)-1].Unit)).Val(); ttl < 10*time.Second {
+	if ttl := w.client.PTTL(t.Context(), w.lease(held[len(held)-1].Unit)).Val(); ttl <= 0 || ttl > w.traits().TTL {
 		t.Errorf("the last one ends in %v", ttl)
 	}
 }
