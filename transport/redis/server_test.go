@@ -98,7 +98,7 @@ func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 			return strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_size:2")
 		})
 	}
-	w, _ := newWorld(t, a, Config{Timeout: 200 * time.Millisecond})
+	w, _ := newWorld(t, a, Config{Timeout: time.Second})
 	node := w.node()
 	of := map[string]*redisserver.Server{a.Addr(): a, b.Addr(): b}
 	for _, s := range node.conn.Load().servers.all() {
@@ -122,7 +122,7 @@ func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.Thaw() }()
-	for range 8 {
+	for range 4 {
 		errs := node.Port().Renew(t.Context(), held)
 		for _, n := range at[a.Addr()] {
 			if errs[n] != nil {
