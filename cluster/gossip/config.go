@@ -39,8 +39,11 @@ type Config struct {
 	Preset    Preset
 	Seeds     []string // nodes to find the others by, host:port, beside those that the cluster knows; names are looked up each time
 	// Keys seal what is said: the first seals, all of them open. 16, 24 or 32 bytes each (AES-128, -192, -256). See [Gossip.SetKeys] for how to change them.
-	Keys     [][]byte
-	Insecure bool         // allows a Bind beyond this machine without Keys
+	Keys [][]byte
+	// KeyFile has the keys, one in each line, instead: see [ReadKeys]. It is looked at each time that the node looks for whom to join (every 15 s; WAN: 30 s, Local: 3 s), and read again
+	// when it has changed: no restart is needed. While it makes no sense, the keys of before count.
+	KeyFile  string
+	Insecure bool         // allows a Bind beyond this machine without Keys or KeyFile
 	Logger   *slog.Logger // default: that of the application, see [Gossip.LogTo]; else discards
 
 	// listen opens the network; tests have their own.
@@ -59,8 +62,8 @@ func (c *Config) check() error {
 	bind, _, err := splitAddress(c.Bind)
 	wrong(err != nil, "Bind %q: %v; write address:port, such as 127.0.0.1:7946", c.Bind, err)
 	unspecified, loopback := kindOf(bind)
-	wrong(err == nil && !loopback && len(c.Keys) == 0 && !c.Insecure,
-		"Bind %q is reached from other machines, and there are no Keys: anybody there could pass for a node; set Keys (32 random bytes, the same for all nodes), or Insecure if the network is closed to others", c.Bind)
+	wrong(err == nil && !loopback && len(c.Keys) == 0 && c.KeyFile == "" && !c.Insecure,
+		"Bind %q is reached from other machines, and there are no Keys: anybody there could pass for a node; set Keys (32 random bytes, the same for all nodes) or KeyFile, or Insecure if the network is closed to others", c.Bind)
 	if c.Advertise == "" {
 		wrong(err == nil && unspecified, "Bind %q names no address that others could connect to; set Advertise to the one under which this machine is reached (in Kubernetes the pod's own address)", c.Bind)
 	} else {
@@ -74,6 +77,7 @@ func (c *Config) check() error {
 		_, port, err := splitAddress(seed)
 		wrong(err != nil || port == 0, "Seeds[%d] %q: write host:port, such as orders.internal:7946", i, seed)
 	}
+	wrong(len(c.Keys) > 0 && c.KeyFile != "", "both Keys and KeyFile are set: leave one out")
 	if err := checkKeys(c.Keys); err != nil {
 		faults = append(faults, err)
 	}

@@ -79,7 +79,7 @@ func (d *delegate) MergeRemoteState(text []byte, _ bool) {
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	_, _, err := d.member(n)
 	if err != nil {
-		d.g.logs.once(n.Address()+err.Error(), "ignores what is not a member of this application", "id", n.Name, "address", n.Address(), "because", err)
+		d.g.logs.warn(foreign, n.Address(), "", "id", n.Name, "address", n.Address(), "because", err)
 	}
 	return err
 }
@@ -88,7 +88,7 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 func (d *delegate) NotifyMerge(peers []*memberlist.Node) error {
 	for _, n := range peers {
 		if _, _, err := d.member(n); err != nil {
-			d.g.logs.once(n.Address()+err.Error(), "refuses to become one list of members with another application's: let its nodes have a Bind and Seeds of their own, or Keys of their own",
+			d.g.logs.warn(refused, n.Address(), ": let its nodes have a Bind and Seeds of their own, or Keys of their own",
 				"id", n.Name, "address", n.Address(), "because", err)
 			return fmt.Errorf("%s at %s: %w", n.Name, n.Address(), err)
 		}
@@ -132,6 +132,6 @@ func (d *delegate) NotifyLeave(n *memberlist.Node) {
 
 // NotifyConflict implements [memberlist.ConflictDelegate].
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
-	d.g.logs.once("conflict"+existing.Name+other.Address(), "two nodes go by one id, of which the second is not heard: each start makes an id of its own, so that one of them must be a copy of the other's memory, such as a cloned machine; restart it",
+	d.g.logs.warn(copied, other.Address(), ", of which the second is not heard: each start makes an id of its own, so that one of them must be a copy of the other's memory, such as a cloned machine; restart it",
 		"id", existing.Name, "first", existing.Address(), "second", other.Address())
 }

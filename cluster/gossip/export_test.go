@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -40,4 +41,21 @@ func (r *Roster) Leavers() []string             { return r.r.leavers() }
 // Merge takes over what another one tells.
 func (r *Roster) Merge(other *Roster, now time.Time) {
 	r.r.merge(state{Store: "store", Left: other.Leavers()}, now)
+}
+
+func DecodeKeys(text string) ([][]byte, error) { return decodeKeys("keys", text) }
+
+// Logs are the warnings of a gossip.
+type Logs = logs
+
+func NewLogs(out *slog.Logger) *Logs { return newLogs(out) }
+
+func (l *logs) CatchUp() { l.catchUp() }
+
+// Kept is how many addresses are remembered.
+func Kept(l *Logs) (n int) {
+	for i := range l.mu.kinds {
+		n = max(n, len(l.mu.kinds[i].from))
+	}
+	return n
 }

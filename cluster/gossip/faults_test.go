@@ -26,9 +26,9 @@ type crowd struct {
 
 type node struct {
 	*gossip.Gossip
-	id, at string
-	told   int
-	ended  bool
+	id, at, file string
+	told         int
+	ended        bool
 }
 
 // inCrowd runs a test with n nodes that have had the time to hear of one another.

@@ -19,11 +19,13 @@ import (
 
 // Gossip implements [transport.Gossip]. All methods may be called concurrently.
 type Gossip struct {
-	cfg     Config
-	fault   error // of cfg: told by Start
-	timing  timing
-	keyring *memberlist.Keyring // nil without keys
-	logs    *logs
+	cfg    Config
+	fault  error // of cfg: told by Start
+	timing timing
+	logs   *logs
+	file   keyFile
+
+	rekeying sync.Mutex // held while keys change
 
 	telling lifecycle.Loop
 	joining lifecycle.Loop
@@ -45,7 +47,8 @@ type Gossip struct {
 		roster    *roster
 		meta      []byte
 		stopping  bool
-		logger    *slog.Logger // from the next Start on; nil = as before
+		logger    *slog.Logger        // from the next Start on; nil = as before
+		keyring   *memberlist.Keyring // nil without keys
 	}
 }
 
@@ -60,11 +63,7 @@ func New(cfg Config) *Gossip {
 	}
 	_, g.timing = cfg.Preset.settings()
 	if len(cfg.Keys) > 0 {
-		ring, err := memberlist.NewKeyring(cfg.Keys, cfg.Keys[0])
-		if err != nil {
-			g.fault = fmt.Errorf("gossip: keys: %w", err)
-		}
-		g.keyring = ring
+		g.mu.keyring, g.fault = newKeyring(cfg.Keys)
 	}
 	return g
 }
@@ -83,8 +82,8 @@ func (g *Gossip) LogTo(logger *slog.Logger) {
 func (g *Gossip) Start(ctx context.Context, self transport.Member, seeds func(ctx context.Context) []string, changed func()) error {
 	g.run.Lock()
 	defer g.run.Unlock()
-	if g.fault != nil {
-		return g.fault
+	if err := errors.Join(g.fault, g.firstKeys()); err != nil {
+		return err
 	}
 	if self.ID == "" || self.StoreID == "" {
 		return errors.New("gossip: start: a member needs its ID and its StoreID")
@@ -110,6 +109,7 @@ func (g *Gossip) Start(ctx context.Context, self transport.Member, seeds func(ct
 	if err := g.open(); err != nil {
 		return errors.Join(err, g.calls.Stop(ctx))
 	}
+	g.tellKeys()
 	err = errors.Join(
 		g.telling.Start(ctx, func(ctx context.Context) { g.tell(ctx, changed) }),
 		g.joining.Start(ctx, func(ctx context.Context) { g.join(ctx, seeds) }),
@@ -151,7 +151,7 @@ func (g *Gossip) resolve(ctx context.Context) (bind, advertise netip.AddrPort, e
 // open listens, and starts a list of members that knows this node alone.
 func (g *Gossip) open() error {
 	g.mu.Lock()
-	bind, advertise, self := g.mu.bound, g.mu.advertise, g.mu.roster.self
+	bind, advertise, self, keyring := g.mu.bound, g.mu.advertise, g.mu.roster.self, g.mu.keyring
 	g.mu.Unlock()
 	wire, err := g.cfg.listen(bind, g.logs)
 	if err != nil {
@@ -167,7 +167,7 @@ func (g *Gossip) open() error {
 	}
 	n := &network{NodeAwareTransport: wire, broken: make(chan struct{}, 1), own: netip.AddrPortFrom(own, uint16(port)).String()}
 	c, _ := g.cfg.Preset.settings()
-	c.Name, c.Transport, c.Logger, c.Keyring = self.ID, n, g.logs.standard(), g.keyring
+	c.Name, c.Transport, c.Logger, c.Keyring = self.ID, n, g.logs.standard(), keyring
 	c.BindPort, c.AdvertiseAddr, c.AdvertisePort = port, advertise.Addr().String(), cmp.Or(int(advertise.Port()), port)
 	d := &delegate{g: g, store: self.StoreID}
 	g.mu.Lock()
@@ -225,33 +225,6 @@ func (g *Gossip) Heard() []transport.Heard {
 		return nil
 	}
 	return g.mu.roster.heard()
-}
-
-// SetKeys changes the keys of a node that runs. To change the key of a whole application without a pause: give every node the old key and, second, the new one; then every node the new
-// one and, second, the old; then every node the new one alone.
-func (g *Gossip) SetKeys(keys [][]byte) error {
-	if g.keyring == nil || len(keys) == 0 {
-		return errors.New("gossip: set keys: sealing is not turned on or off while a node runs: start it with Keys, or without")
-	}
-	if err := checkKeys(keys); err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := g.keyring.AddKey(key); err != nil {
-			return fmt.Errorf("gossip: set keys: %w", err)
-		}
-	}
-	if err := g.keyring.UseKey(keys[0]); err != nil {
-		return fmt.Errorf("gossip: set keys: %w", err)
-	}
-	for _, had := range slices.Clone(g.keyring.GetKeys()) {
-		if !slices.ContainsFunc(keys, func(key []byte) bool { return string(key) == string(had) }) {
-			if err := g.keyring.RemoveKey(had); err != nil {
-				return fmt.Errorf("gossip: set keys: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 // Stop implements [transport.Gossip]. It is idempotent.

@@ -16,7 +16,7 @@ const (
 )
 
 // join looks for whom to join, again and again: seeds, because memberlist asks them once; members that were lost, because memberlist forgets them, and would leave two halves of a list
-// apart after a partition. It also looks after this node's own network.
+// apart after a partition. It also looks after this node's own network, and its keys.
 func (g *Gossip) join(ctx context.Context, seeds func(ctx context.Context) []string) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -33,6 +33,8 @@ func (g *Gossip) join(ctx context.Context, seeds func(ctx context.Context) []str
 		if g.mend(ctx) {
 			wait = soonest
 		}
+		g.lookAtKeys()
+		g.logs.catchUp()
 		turn++
 		more, alone := g.lookRound(ctx, seeds, turn)
 		switch {
@@ -108,13 +110,13 @@ func (g *Gossip) seeds(ctx context.Context, more func(ctx context.Context) []str
 	for _, seed := range named {
 		host, port, err := splitAddress(seed)
 		if err != nil || port == 0 {
-			g.logs.once("seed"+seed, "passes over a seed that is no host:port", "seed", seed)
+			g.logs.warn(badSeed, seed, "", "seed", seed)
 			continue
 		}
 		found, err := lookUp(ctx, host, port)
 		if err != nil {
 			if ctx.Err() == nil {
-				g.logs.once("seed"+seed, "finds no address of a seed; will look again", "seed", seed, "error", err)
+				g.logs.warn(unknownSeed, seed, "; will look again", "seed", seed, "error", err)
 			}
 			continue
 		}
@@ -160,13 +162,13 @@ func (g *Gossip) mend(ctx context.Context) bool {
 		g.mu.list, g.mu.delegate = nil, nil
 		g.mu.Unlock()
 		if err := list.Shutdown(); err != nil {
-			g.logs.once("shutdown", "closes what is left of the gossip", "error", err)
+			g.logs.warn(ownNetwork, "close", ": closes what is left of it", "error", err)
 		}
 		g.note(func(r *roster, now time.Time) { r.allLost(now) })
 	}
 	if err := g.open(); err != nil {
 		if ctx.Err() == nil {
-			g.logs.once("open", "cannot open the network of the gossip anew; will try again", "error", err)
+			g.logs.warn(ownNetwork, "open", ": cannot open it anew; will try again", "error", err)
 		}
 		return true
 	}

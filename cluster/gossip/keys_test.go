@@ -149,7 +149,7 @@ func TestACopyOfANodeIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.pass(10 * time.Second)
-		if !log.has("two nodes go by one id", b.at, address(7)) {
+		if !log.has("two nodes that go by one id", b.at, address(7)) {
 			t.Errorf("it says:\n%s", log)
 		}
 		if err := copied.Stop(context.WithoutCancel(t.Context())); err != nil {

@@ -1,27 +1,65 @@
 package gossip
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// logs says what a person should know, once a minute at most each; the library's own lines, most of which are of a network as networks are, are for who debugs.
+// logs says what a person should know; the library's own lines, most of which are of a network as networks are, are for who debugs. Whoever reaches the port can cause warnings, from
+// as many addresses as he likes: of each kind a few lines are written a minute, and the others counted.
 type logs struct {
 	out atomic.Pointer[slog.Logger]
 	mu  struct {
 		sync.Mutex
-		said map[string]time.Time
+		kinds [len(kinds)]said
 	}
+}
+
+// kind is a kind of warning.
+type kind uint8
+
+const (
+	unreadable kind = iota
+	foreign
+	refused
+	copied
+	noUDP
+	badSeed
+	unknownSeed
+	ownNetwork
+)
+
+var kinds = [...]string{
+	unreadable:  "cannot read what a node says",
+	foreign:     "ignores what is not a member of this application",
+	refused:     "refuses to become one list of members with another application's",
+	copied:      "hears of two nodes that go by one id",
+	noUDP:       "comes through over TCP, and not over UDP",
+	badSeed:     "passes over a seed that is no host:port",
+	unknownSeed: "finds no address of a seed",
+	ownNetwork:  "has trouble with its own network",
+}
+
+// said is what was written, and not written, of one kind since a time.
+type said struct {
+	since  time.Time
+	about  [mostSaid]string // whose address, without the port
+	unsaid int
+	from   map[string]struct{} // addresses of these
 }
 
 const (
 	quiet    = time.Minute
-	mostSaid = 1000
+	mostSaid = 3    // lines of a kind within quiet, about one each
+	mostFrom = 1000 // that are told apart
 )
 
 func newLogs(out *slog.Logger) *logs {
@@ -30,34 +68,102 @@ func newLogs(out *slog.Logger) *logs {
 		out = slog.New(slog.DiscardHandler)
 	}
 	l.out.Store(out)
-	l.mu.said = map[string]time.Time{}
 	return l
 }
 
-// once warns, unless it has done so within a minute under the same key.
-func (l *logs) once(key, text string, args ...any) {
+// note takes one more about somebody, and reports whether it is to be written.
+func (s *said) note(about string) bool {
+	for i, known := range s.about {
+		if known == "" {
+			s.about[i] = about
+			return true
+		}
+		if known == about {
+			break
+		}
+	}
+	s.unsaid++
+	if s.from == nil {
+		s.from = map[string]struct{}{}
+	}
+	if len(s.from) < mostFrom {
+		s.from[about] = struct{}{}
+	}
+	return false
+}
+
+// over gives what is to be said of a time that is over; "" = nothing.
+func (s *said) over(now time.Time) string {
+	if now.Sub(s.since) < quiet {
+		return ""
+	}
+	was := *s
+	*s = said{since: now}
+	if was.unsaid == 0 {
+		return ""
+	}
+	from := "1 address"
+	switch n := len(was.from); {
+	case n == mostFrom:
+		from = fmt.Sprintf("%d addresses or more", n)
+	case n > 1:
+		from = fmt.Sprintf("%d addresses", n)
+	}
+	return fmt.Sprintf(": and %d more from %s in the last minute", was.unsaid, from)
+}
+
+// warn says something about somebody, an address as a rule.
+func (l *logs) warn(of kind, about, text string, args ...any) {
 	now := time.Now()
 	l.mu.Lock()
-	last, said := l.mu.said[key]
-	if fresh := said && now.Sub(last) < quiet; fresh {
-		l.mu.Unlock()
-		return
-	}
-	if len(l.mu.said) >= mostSaid {
-		clear(l.mu.said)
-	}
-	l.mu.said[key] = now
+	s := &l.mu.kinds[of]
+	more := s.over(now)
+	first := s.note(host(about))
 	l.mu.Unlock()
-	l.out.Load().Warn("gossip "+text, args...)
+	l.sum(of, more)
+	if first {
+		l.out.Load().Warn("gossip "+kinds[of]+text, args...)
+	}
+}
+
+// catchUp tells of what was left unsaid where nothing of its kind has come since.
+func (l *logs) catchUp() {
+	now := time.Now()
+	for of := range kinds {
+		l.mu.Lock()
+		more := l.mu.kinds[of].over(now)
+		l.mu.Unlock()
+		l.sum(kind(of), more)
+	}
+}
+
+func (l *logs) sum(of kind, more string) {
+	if more != "" {
+		l.out.Load().Warn("gossip " + kinds[of] + more)
+	}
+}
+
+// host leaves out the port, of which each connection has another one.
+func host(address string) string {
+	if a, err := netip.ParseAddrPort(address); err == nil {
+		return a.Addr().String()
+	}
+	return cmp.Or(address, "unknown")
 }
 
 // notJoined tells of a join that did not come about. That a node which was there does not answer is nothing new.
 func (l *logs) notJoined(address string, err error) {
 	if what := advice(err); what != "" {
-		l.once("key"+address, "cannot read what a node says: "+what, "address", address, "error", err)
+		l.warn(unreadable, address, ": "+what, "address", address, "error", err)
 		return
 	}
 	l.out.Load().Debug("gossip does not reach a node", "address", address, "error", err)
+}
+
+func between(text, after, before string) string {
+	_, text, _ = strings.Cut(text, after)
+	text, _, _ = strings.Cut(text, before)
+	return text
 }
 
 // standard gives the library a logger of its own, so that nothing of it goes to the process's.
@@ -73,9 +179,9 @@ func (l *logs) Write(line []byte) (int, error) {
 	_, from, _ := strings.Cut(bare, "from=")
 	switch {
 	case strings.Contains(bare, "over TCP but UDP probes failed"):
-		l.once("udp", "comes through over TCP, and not over UDP: let UDP through on the port of Bind, or use the preset TCPOnly", "library", bare)
+		l.warn(noUDP, between(bare, "connect to ", " "), ": let UDP through on the port of Bind, or use the preset TCPOnly", "library", bare)
 	case advice(errors.New(bare)) != "":
-		l.once("key"+from, "cannot read what a node says: "+advice(errors.New(bare)), "address", from, "error", bare)
+		l.warn(unreadable, from, ": "+advice(errors.New(bare)), "address", from, "error", bare)
 	default:
 		l.out.Load().Debug("gossip: " + bare)
 	}

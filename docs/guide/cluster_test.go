@@ -171,6 +171,38 @@ func TestNodesOfDifferentKeysSaySo(t *testing.T) {
 	})
 }
 
+// The lines that cluster.md has in its table of the three steps are those that a node writes.
+func TestAPageSaysWhatANodeSaysOfItsKeys(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, newer := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
+	log := &logged{news: make(chan struct{}, 1)}
+	talk := gossip.New(gossip.Config{Preset: gossip.Local, Keys: [][]byte{older}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err := talk.Start(t.Context(), transport.Member{ID: "a", StoreID: "s"}, nil, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	defer talk.Stop(context.Background())
+	for _, keys := range [][][]byte{{older, newer}, {newer, older}, {newer}} {
+		if err := talk.SetKeys(keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	lines := bytes.Split(bytes.TrimSpace(log.text.Bytes()), []byte("\n"))
+	if len(lines) != 4 {
+		t.Errorf("%d lines:\n%s", len(lines), log.text.Bytes())
+	}
+	for _, line := range lines {
+		if _, says, _ := bytes.Cut(line, []byte("level=INFO ")); !bytes.Contains(page, says) || len(says) == 0 {
+			t.Errorf("the page has not: %s", says)
+		}
+	}
+}
+
 // soonTrue looks until it is so; what is looked at sends no signals.
 func soonTrue(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +28,7 @@ func (n *network) flags(c *cobra.Command) (names []string) {
 	f.StringVar(&n.gossip, "gossip", "", "address and port for gossip, TCP and UDP, such as 0.0.0.0:7946; none: nodes of this machine alone")
 	f.StringVar(&n.gossipAdvertise, "gossip-advertise", "", "where other nodes reach it, if --gossip does not say")
 	f.StringSliceVar(&n.seeds, "gossip-seeds", nil, "nodes to find the others by while Redis is away, host:port, with commas between; names are looked up each time")
-	f.StringVar(&n.keys, "gossip-keys", "", "file of the keys that seal it: in each line 32 random bytes in base64. The first seals, all of them open")
+	f.StringVar(&n.keys, "gossip-keys", "", "file of the keys that seal it: in each line 32 random bytes in base64. The first seals, all of them open; read again when it changes")
 	f.StringVar(&n.peers, "peers", "", "address and port at which other nodes ask this one, such as 0.0.0.0:7947; none: nodes of this machine alone")
 	f.StringVar(&n.peersAdvertise, "peers-advertise", "", "where they reach it, if --peers does not say")
 	f.StringVar(&n.cert, "peers-cert", "", "file of this node's certificate, by which nodes know each other")
@@ -54,12 +51,7 @@ func (n *network) cluster() (c keyhold.ClusterConfig, err error) {
 		return c, errors.New("--gossip and --peers go together: a node that other machines hear of must be one that they can ask")
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	talk := gossip.Config{Bind: n.gossip, Advertise: n.gossipAdvertise, Seeds: n.seeds, Insecure: n.insecure, Logger: log}
-	if n.keys != "" {
-		if talk.Keys, err = readKeys(n.keys); err != nil {
-			return c, err
-		}
-	}
+	talk := gossip.Config{Bind: n.gossip, Advertise: n.gossipAdvertise, Seeds: n.seeds, KeyFile: n.keys, Insecure: n.insecure, Logger: log}
 	asks := grpc.Config{Bind: n.peers, Advertise: n.peersAdvertise, Insecure: n.insecure, Logger: log}
 	if n.cert != "" || n.key != "" || n.ca != "" {
 		asks.TLS = grpc.MutualTLS(n.cert, n.key, n.ca, n.names...)
@@ -73,27 +65,4 @@ func (n *network) unused() error {
 		return errors.New("addresses, seeds, keys or certificates of nodes are given, but not where this one listens: set --gossip and --peers as well")
 	}
 	return nil
-}
-
-// readKeys reads one key from each line that is neither empty nor a comment. How many bytes it must have gossip knows.
-func readKeys(file string) (keys [][]byte, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("gossip keys: %w", err)
-	}
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		key, err := base64.StdEncoding.DecodeString(line)
-		if err != nil { // the line itself is a secret
-			return nil, fmt.Errorf("gossip keys: line %d of %s is not base64: make one with openssl rand -base64 32", i+1, file)
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("gossip keys: %s has none: make one with openssl rand -base64 32", file)
-	}
-	return keys, nil
 }

@@ -59,7 +59,7 @@ func TestANetworkSaysWhatItLacks(t *testing.T) {
 		"peers alone":             {network{peers: "127.0.0.1:0"}, "--gossip and --peers go together"},
 		"keys that nobody uses":   {network{keys: keys}, "set --gossip and --peers as well"},
 		"seeds that nobody uses":  {network{seeds: []string{"a:1"}}, "set --gossip and --peers as well"},
-		"no file of keys":         {network{gossip: "127.0.0.1:0", peers: "127.0.0.1:0", keys: keys + ".gone"}, "gossip keys: open "},
+		"no file of keys":         {network{gossip: "127.0.0.1:0", peers: "127.0.0.1:0", keys: keys + ".gone"}, "no such file"},
 		"an empty file of keys":   {network{gossip: "127.0.0.1:0", peers: "127.0.0.1:0", keys: file("\n")}, "has none: make one with openssl"},
 		"a key that is none":      {network{gossip: "127.0.0.1:0", peers: "127.0.0.1:0", keys: file(key + "\nreplace-me\n")}, "line 2 of "},
 		"a key that is too short": {network{gossip: "127.0.0.1:0", peers: "127.0.0.1:0", keys: file("AAAA\n")}, "16, 24 or 32 random bytes"},
