@@ -17,6 +17,7 @@ type job struct {
 	known      bool
 	done       event.Sequence // noted as published by this relay
 	gone       bool           // discarded
+	then       *glance        // the look to be set when the lane has been offered; nil = it is set already
 }
 
 // seek asks the store for lanes with unpublished records, in the parts that are to be looked through.
@@ -168,6 +169,9 @@ func (r *Relay) ended(j *job, now time.Time) {
 		return
 	}
 	delete(r.resting, j.lane)
+	if j.then != nil {
+		r.done = append(r.done, *j.then)
+	}
 	r.mu.Lock()
 	if s, more := r.mu.pending[j.lane]; more && s.last <= j.has {
 		delete(r.mu.pending, j.lane)

@@ -22,6 +22,7 @@ type terms struct {
 // verdict is what a look leads to.
 type verdict struct {
 	look   eventstore.Look // to be set; one without Due is deleted
+	after  bool            // it is the last for long, and is set after the offer alone
 	trim   event.Sequence  // of the stream, up to here; 0 = nothing
 	offer  []string        // the newest record is offered to these
 	retire bool            // the lane, before the look is set; for these:
@@ -55,7 +56,7 @@ func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) ve
 	case !behind && l.Retire:
 		v.retire = true
 	case !behind:
-		v.offer = v.remote // nobody here knows whether they have passed
+		v.offer, v.after = v.remote, len(v.remote) > 0 && l.Published > 0 // nobody here knows whether they have passed
 		v.look.Retire, v.look.Due, v.look.Gap = true, now.Add(t.retireAfter), t.retireAfter
 	default:
 		if !stopped {
@@ -70,4 +71,10 @@ func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) ve
 // again is the look at a lane that could not be retired.
 func (t terms) again(l eventstore.Look, now time.Time, after time.Duration) eventstore.Look {
 	return eventstore.Look{Lane: l.Lane, Published: l.Published, Retire: true, Gap: after, Due: now.Add(after)}
+}
+
+// soon is the look at a lane that is at work now, or rests.
+func (t terms) soon(l eventstore.Look, now time.Time) eventstore.Look {
+	after := min(settle, t.healAfter)
+	return eventstore.Look{Lane: l.Lane, Published: l.Published, Gap: l.Gap, Due: now.Add(after)}
 }

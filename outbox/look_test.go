@@ -40,7 +40,7 @@ func TestLooks(t *testing.T) {
 		"nor for long":              {20 * time.Second, false, []eventstore.Passed{own("b", 0)}, verdict{look: again(30 * time.Second), offer: []string{"b"}, names: []string{"b"}}},
 		"who has not is stopped":    {0, false, []eventstore.Passed{own("a", 9), stopped("b", 4)}, verdict{look: again(time.Second), trim: 4, names: []string{"a", "b"}}},
 		"one of two is":             {0, false, []eventstore.Passed{own("a", 3), stopped("b", 4)}, verdict{look: again(time.Second), trim: 3, offer: []string{"a"}, names: []string{"a", "b"}}},
-		"one is elsewhere":          {0, false, []eventstore.Passed{own("a", 9), foreign("b")}, verdict{look: leaves, trim: 9, offer: []string{"b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
+		"one is elsewhere":          {0, false, []eventstore.Passed{own("a", 9), foreign("b")}, verdict{look: leaves, after: true, trim: 9, offer: []string{"b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
 		"one is, one has not":       {0, false, []eventstore.Passed{own("a", 3), foreign("b")}, verdict{look: again(time.Second), trim: 3, offer: []string{"a", "b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
 		"one is, one is stopped":    {0, false, []eventstore.Passed{stopped("a", 3), foreign("b")}, verdict{look: again(time.Second), trim: 3, names: []string{"a", "b"}, remote: []string{"b"}}},
 		"it is to leave":            {time.Hour, true, []eventstore.Passed{own("a", 9)}, verdict{look: over, trim: 9, retire: true, names: []string{"a"}}},

@@ -70,16 +70,20 @@ func (r *Relay) look(ctx context.Context) {
 		r.again = false
 		return
 	}
+	limit := min(room+r.healing(), eventstore.MaxLimit) // those that are offered may be among them
 	var due []eventstore.Look
 	err := r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) (err error) {
-		due, err = r.cfg.Store.DueLooks(ctx, partsOf(held), now, room)
+		due, err = r.cfg.Store.DueLooks(ctx, partsOf(held), now, limit)
 		return err
 	})
 	if err != nil {
 		r.trouble(ctx, "ask which lanes to look at", err)
 		return
 	}
-	r.looked, r.again = now, len(due) == room
+	full := len(due) == limit
+	due = slices.DeleteFunc(due, func(l eventstore.Look) bool { j := r.work[l.Lane]; return j != nil && j.offer })
+	due = due[:min(len(due), room)]
+	r.looked, r.again = now, full && len(due) > 0
 	if len(due) == 0 {
 		return
 	}
@@ -113,19 +117,47 @@ func (r *Relay) lookAt(ctx context.Context, of parts, due []eventstore.Look) err
 		}
 		all = append(all, g)
 	}
-	if err := r.setLooks(ctx, all); err != nil {
+	r.trim(ctx, all)
+	if err := r.conclude(ctx, all); err != nil {
 		return err
 	}
-	r.trim(ctx, all)
-	if err := r.leave(ctx, leaving); err != nil {
+	return r.leave(ctx, leaving)
+}
+
+// conclude sets what was judged, and begins to offer lanes. A look that is the last for long is set when the lane has been offered, and not before: one that is cut short, by the loss of the
+// part or of the process, must be found due by whoever comes next.
+func (r *Relay) conclude(ctx context.Context, all []glance) error {
+	now := r.cfg.Now()
+	set := make([]glance, 0, len(all))
+	for i := range all {
+		g := &all[i]
+		if g.after {
+			if r.work[g.look.Lane] == nil && !r.resting[g.look.Lane].resting(now) {
+				continue
+			}
+			g.verdict.look = r.terms.soon(g.look, now)
+		}
+		set = append(set, *g)
+	}
+	if err := r.setLooks(ctx, set); err != nil {
 		return err
 	}
 	for i := range all {
-		if len(all[i].offer) > 0 && all[i].look.Published > 0 {
-			r.begin(newOffer(all[i].look.Lane, all[i].look.Published), all[i].offer)
+		g := &all[i]
+		if len(g.offer) > 0 && g.look.Published > 0 && r.begin(newOffer(g.look.Lane, g.look.Published), g.offer) && g.after {
+			r.work[g.look.Lane].then = g
 		}
 	}
 	return nil
+}
+
+// offered sets the looks of the lanes that have been offered.
+func (r *Relay) offered(ctx context.Context) {
+	done := r.done
+	r.done = nil
+	if err := r.setLooks(ctx, done); err != nil {
+		r.trouble(ctx, "set when to look again", err)
+	}
 }
 
 // stillDiverged finds out whether those of the lanes that had diverged still are.
@@ -264,13 +296,7 @@ func (r *Relay) leave(ctx context.Context, leaving []glance) error {
 			return nil
 		})
 	}
-	if err := r.setLooks(ctx, append(leaving, lost...)); err != nil {
-		return err
-	}
-	for i := range lost {
-		r.begin(newOffer(lost[i].look.Lane, lost[i].look.Published), lost[i].names)
-	}
-	return nil
+	return r.conclude(ctx, append(leaving, lost...))
 }
 
 // stillThere finds the lanes that a subscriber of another application may have lost: nobody here knows whether it had passed them. They are offered to
@@ -303,12 +329,12 @@ func (r *Relay) stillThere(ctx context.Context, leaving []glance) (there, lost [
 	for i, a := range answers {
 		switch {
 		case a.Err != nil: // it stays, and fails by itself when it is offered: what else was looked at is not to wait for it
-			remote[i].verdict.look = r.terms.again(remote[i].look, r.cfg.Now(), r.cfg.HealAfter)
+			remote[i].verdict.look, remote[i].offer = r.terms.again(remote[i].look, r.cfg.Now(), r.cfg.HealAfter), remote[i].names
 			lost = append(lost, remote[i])
 		case a.Outcome == transport.AppendOK && a.Newest >= remote[i].look.Published:
 			there = append(there, remote[i])
 		default:
-			remote[i].verdict.look = r.terms.again(remote[i].look, r.cfg.Now(), r.cfg.RetireAfter)
+			remote[i].verdict.look, remote[i].offer, remote[i].after = r.terms.again(remote[i].look, r.cfg.Now(), r.cfg.RetireAfter), remote[i].names, true
 			lost = append(lost, remote[i])
 		}
 	}

@@ -51,6 +51,7 @@ type Relay struct {
 	produced map[string][]string        // the categories of this store, and who of other applications is known to subscribe to them
 	again    bool                       // there may be more looks that are due
 	jobs     []*job                     // those of work, in the order in which they began
+	done     []glance                   // have been offered; their looks are to be set
 }
 
 // parts is a set of them.

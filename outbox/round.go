@@ -30,6 +30,7 @@ func (r *Relay) round(ctx context.Context) {
 		phase(ctx)
 	}
 	r.sweep()
+	r.offered(ctx)
 }
 
 // at gives the jobs that are at a step and whose parts are held as they were.

@@ -21,7 +21,7 @@ const (
 )
 
 // TestSchedules has relays work while everything goes wrong, by seed. An oracle looks after each step: what a stream has is what the store has, without a gap, in order. In
-// the end everything that was committed is published, whoever has not passed it has work, and nothing has diverged. KEYHOLD_SEED runs one seed alone.
+// the end everything that was committed is published, whoever has not passed it has work, here or in another application, and nothing has diverged. KEYHOLD_SEED runs one seed alone.
 func TestSchedules(t *testing.T) {
 	first, n := uint64(1), schedules
 	if s := os.Getenv("KEYHOLD_SEED"); s != "" {
@@ -43,6 +43,8 @@ func TestSchedules(t *testing.T) {
 				}
 				s.join()
 				s.join()
+				s.audit = s.foreign("audit", "order")
+				settle()
 				for range steps {
 					s.step()
 					s.look()
@@ -59,6 +61,7 @@ type schedule struct {
 	rng    *rand.Rand
 	lanes  []event.LaneRef
 	nodes  []*node
+	audit  *brokertest.Broker // of another application, which has its checkpoints elsewhere
 	passed map[passing]event.Sequence
 	joined int
 	log    []string
@@ -152,23 +155,34 @@ func (s *schedule) step() {
 
 // advance has a handler pass something, and tell the broker.
 func (s *schedule) advance() {
-	p := passing{[]string{"shipping", "billing"}[s.rng.IntN(2)], s.lane()}
+	p := passing{[]string{"shipping", "billing", "audit"}[s.rng.IntN(3)], s.lane()}
 	if p.lane.Category != "order" {
 		return
 	}
 	st := s.world.passing(p.lane)
 	to := st.Tail
+	if p.name == "audit" { // it knows what it reads alone
+		if to = 0; len(s.server.Stream(p.lane)) > 0 {
+			to = s.server.Stream(p.lane)[len(s.server.Stream(p.lane))-1].Sequence
+		}
+		to = max(to, s.passed[p])
+	}
 	if to == s.passed[p] {
 		return
 	}
 	if s.one() {
 		to = s.passed[p] + 1 + event.Sequence(s.rng.IntN(int(to-s.passed[p])))
 	}
-	s.pass(p.name, p.lane, s.passed[p], to)
+	if p.name != "audit" {
+		s.pass(p.name, p.lane, s.passed[p], to)
+	}
 	s.passed[p] = to
 	if newest := s.server.Stream(p.lane); len(newest) > 0 && s.one() {
 		u := event.Unit{Name: p.name, Key: p.lane.Key}
 		b := s.node().broker
+		if p.name == "audit" {
+			b = s.audit
+		}
 		got, err := b.Port().Acquire(s.Context(), u, 0)
 		if err != nil || !got.Granted {
 			return
@@ -278,6 +292,14 @@ func (s *schedule) end() {
 	s.tell("the end")
 	s.after(75 * time.Second)
 	s.look()
+	s.all(false)
+	s.after(6 * time.Minute) // what an application elsewhere lacks of a lane, and nobody was told of, is found when the lane would leave
+	s.look()
+	s.all(true)
+}
+
+// all looks whether everything is where it belongs: for this store's own handlers, or for those of others.
+func (s *schedule) all(foreign bool) {
 	for _, n := range s.nodes {
 		if len(n.mu.diverged) > 0 {
 			s.fail("diverged: %+v", n.mu.diverged)
@@ -290,6 +312,12 @@ func (s *schedule) end() {
 		}
 		stream := s.server.Stream(l)
 		for _, sub := range p.Subscribers {
+			if sub.Foreign != foreign {
+				continue
+			}
+			if foreign {
+				sub.Checkpoint = s.passed[passing{sub.Name, l}]
+			}
 			if sub.Checkpoint == p.Tail {
 				continue
 			}

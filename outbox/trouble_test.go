@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -453,6 +454,59 @@ func TestAQuietKeyOfAnotherApplicationIsHealed(t *testing.T) {
 			t.Error("it has no work")
 		}
 	})
+}
+
+// What is to be offered to another application is offered by whoever has the part then: also where the one that began to lost the part over it, or a call failed.
+func TestAnOfferToAnotherApplicationThatIsCutShortIsMadeAgain(t *testing.T) {
+	for name, cut := range map[string]func(w *world, a, b *node){
+		"the part is lost": func(w *world, a, b *node) {
+			a.Drop(orders.Part())
+			b.take(orders.Part())
+		},
+		"the process dies": func(w *world, a, b *node) {
+			w.must("stop", a.Stop(w.Context()))
+			b.take(orders.Part())
+		},
+		"nothing happens": func(*world, *node, *node) {},
+	} {
+		for _, looked := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", looked at before: ", looked), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					a, b := w.holder("a", rarely), w.node("b", rarely)
+					settle()
+					w.foreign("audit", "order")
+					w.send(a, 3, orders)
+					w.pass("shipping", orders, 0, 3)
+					w.pass("billing", orders, 0, 3)
+					if looked {
+						w.after(time.Minute)
+					}
+					w.server.Forget()
+					w.server.Break(func(c brokertest.Call) brokertest.Fault {
+						if c.Op == "append" {
+							return brokertest.Refused
+						}
+						return brokertest.None
+					})
+					a.Forgot()
+					w.after(3 * time.Second)
+					cut(w, a, b)
+					w.server.Break(nil)
+					w.after(40 * time.Second)
+					w.published(orders, 2)
+					if !w.server.IsBusy(event.Unit{Name: "audit", Key: "k-1"}) {
+						t.Error("it has no work")
+					}
+					w.after(10 * time.Minute)
+					for _, l := range w.looks() {
+						if !l.Retire || l.Due.Sub(time.Now()) < 40*time.Minute {
+							t.Errorf("it is looked at again and again: %+v", l)
+						}
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestALaneLeavesWhenAnotherApplicationHasReadItToo(t *testing.T) {
