@@ -499,7 +499,7 @@ func TestAnOfferToAnotherApplicationThatIsCutShortIsMadeAgain(t *testing.T) {
 					}
 					w.after(10 * time.Minute)
 					for _, l := range w.looks() {
-						if !l.Retire || l.Due.Sub(time.Now()) < 40*time.Minute {
+						if !l.Retire || time.Until(l.Due) < 40*time.Minute {
 							t.Errorf("it is looked at again and again: %+v", l)
 						}
 					}
