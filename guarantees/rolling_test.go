@@ -112,7 +112,7 @@ type passed struct {
 // others go on without a pause.
 func TestRestartOfFiveNodes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, settings{idle: time.Minute})
+	f := newFleet(t, settings{idle: time.Minute, ttl: 5 * time.Second}) // longer than this machine may pause
 	var names []string
 	for i := range 5 {
 		names = append(names, nodeName(i+1))
