@@ -182,6 +182,8 @@ func (s served) Wake(units []event.Unit) {
 	}
 }
 
+func (s served) Probe(probes []transport.PeerProbe) { s.c.runtime.ServeProbe(probes) }
+
 func (s served) Status(context.Context) (transport.PeerStatus, error) {
 	status := transport.PeerStatus{Member: s.c.node.Self(), Members: s.c.node.Placement().Members()}
 	if err := s.c.r.app.Ready(); err != nil {

@@ -26,9 +26,9 @@ type Asker interface {
 //
 // A behavior asks under its own context. Then an ask that could never be answered is refused at once: with [ErrAskInTx] while a
 // transaction of its own is open, and with [ErrAskCycle] when the entity waits for the behavior that asks, directly or through
-// others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. A circle
-// that leads through other applications, or through more than two nodes, is seen only along one chain of asks: one that entities of three
-// nodes close at the same moment ends with the Timeout of a behavior.
+// others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. One that
+// entities of several nodes close at the same moment is found within about a second, and costs one of its asks, which had not begun; one
+// that leads through other applications ends with the Timeout of a behavior.
 //
 // Where entities live on several nodes ([Config].Elsewhere) the one that has the entity decides. Then the types of the command and of its
 // reply need wire names, what is asked and answered is a copy, and the behavior sees nothing of ctx but its end, its trace, and the time that is left. Of an

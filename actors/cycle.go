@@ -2,113 +2,105 @@ package actors
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
 )
 
 // waits knows which units wait for an answer of which others, so that an ask which would close a circle is refused instead of
 // waiting for itself: those of this node, and those of others that what is asked here has behind it. It is touched only where a
-// behavior asks, here or elsewhere.
+// behavior asks, here or elsewhere. A circle of which each node sees a part is found by probes, see probe.go.
 type waits struct {
+	node uint64 // of the ids that are given here
+
 	mu struct {
 		sync.Mutex
 		by      map[event.Unit][]*wait
-		changed chan struct{} // closed when a wait is forgotten; nil = nobody looks
+		numbers uint64                        // of ids
+		far     int                           // waits that are
+		served  map[transport.PeerAskID]*wait // by id, asks of other nodes
+		look    func()                        // is called when sweep is to be, a probeEvery later; it does not block. nil = not started
+		looking bool                          // look was called, and sweep was not since
+		sweeps  uint64
+		passed  map[passage]bool // what went on since the last sweep
 	}
 }
 
 // wait is a unit that waits for another.
 type wait struct {
+	of       *waits
 	by       event.Unit
 	behavior *attempt // of by; nil for a unit elsewhere
 	on       event.Unit
 	far      bool  // on is asked at another node, where the wait ends a little earlier than here
+	ask      *ask  // in the mailbox of on, or begun; nil for far
+	through  bool  // it is not by that waits for ask, but another that by waits for
 	next     *wait // that goes with it
+
+	id   transport.PeerAskID // of the ask; the zero value = it was given none
+	at   string              // far: the address at which it is asked; "" = in this process, or nowhere yet
+	due  uint64              // sweep at which it may send its next probes
+	rest uint64              // sweeps until the ones after those
 }
 
-// chainOf makes waits of units elsewhere of which each waits for an answer of on, directly or through others; nil for none.
-func chainOf(by []event.Unit, on event.Unit) (first *wait) {
-	for _, u := range by {
-		first = &wait{by: u, on: on, next: first}
+// chainOf makes waits of units elsewhere of which each waits for an answer of on, directly or through others; nil for none. The first of them waits for an ask with this id.
+func chainOf(by []event.Unit, on event.Unit, k *ask, id transport.PeerAskID) (first *wait) {
+	for i, u := range by {
+		first = &wait{by: u, on: on, next: first, ask: k, through: i > 0}
+		if i == 0 {
+			first.id = id
+		}
 	}
 	return first
 }
 
-// underWay is how long an answer of another node may take to be noticed here, at most, once its entity does something else.
-const underWay = 100 * time.Millisecond
-
 // over reports whether it holds up nobody any more, although it is still noted: its behavior has returned.
 func (w *wait) over() bool { return w.behavior != nil && w.behavior.isOver() }
 
-// add notes that units, usually one behavior's, are about to wait for a unit; false, and nothing is noted, when that unit is waiting for one of them,
-// directly or through others. Looking and noting are one step: of several asks that would close a circle together, exactly the
-// last is refused. Where the circle leads through an answer of another node, that may be on its way, it looks again for a moment.
-func (w *waits) add(ctx context.Context, first *wait) (*wait, bool) {
-	if first == nil {
-		return nil, true
-	}
-	verdict, changed := w.note(first)
-	if verdict != circleMayOpen {
-		return first, verdict == noCircle
-	}
-	patience := time.NewTimer(underWay)
-	defer patience.Stop()
-	for {
-		select {
-		case <-changed:
-		case <-patience.C:
-			return nil, false
-		case <-ctx.Done():
-			return nil, false
-		}
-		if verdict, changed = w.note(first); verdict != circleMayOpen {
-			return first, verdict == noCircle
-		}
-	}
+// AskedAt implements [transport.PeerWhere].
+func (w *wait) AskedAt(address string) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	w.at = address
 }
 
-// circle is what a wait would close.
-type circle uint8
-
-const (
-	noCircle circle = iota
-	circleMayOpen
-	circleHolds
-)
-
-// note notes waits for one unit unless they would close a circle. changed is closed when one may have opened.
-func (w *waits) note(first *wait) (_ circle, changed <-chan struct{}) {
+// add notes that units, usually one behavior's, are about to wait for a unit, and has the ask that they wait for know it; false, and nothing is noted, when that unit is known to wait for one of them,
+// directly or through others. Looking and noting are one step: of several asks that would close a circle on this node together, exactly the
+// last is refused. What other nodes were asked meanwhile is left to probes.
+func (w *waits) add(first *wait) bool {
+	if first == nil {
+		return true
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	near, all := map[event.Unit]bool{}, map[event.Unit]bool{}
-	w.followLocked(first.on, near, false)
-	w.followLocked(first.on, all, true)
-	verdict := noCircle
+	behind := map[event.Unit]bool{}
+	w.followLocked(first.on, behind)
 	for added := first; added != nil; added = added.next {
-		switch {
-		case near[added.by]:
-			return circleHolds, nil
-		case all[added.by]:
-			verdict = circleMayOpen
+		if behind[added.by] {
+			return false
 		}
-	}
-	if verdict == circleMayOpen {
-		if w.mu.changed == nil {
-			w.mu.changed = make(chan struct{})
-		}
-		return verdict, w.mu.changed
 	}
 	if w.mu.by == nil {
-		w.mu.by = map[event.Unit][]*wait{}
+		w.mu.by, w.mu.served = map[event.Unit][]*wait{}, map[transport.PeerAskID]*wait{}
 	}
 	for added := first; added != nil; added = added.next {
 		w.mu.by[added.by] = append(w.mu.by[added.by], added)
+		added.of, added.due, added.rest = w, w.mu.sweeps+2, 1
+		if k := added.ask; k != nil {
+			k.waits, k.wait = w, first
+		}
+		switch {
+		case added.far:
+			w.mu.far++
+			added.id = w.idLocked()
+		case added.id != (transport.PeerAskID{}):
+			w.mu.served[added.id] = added
+		}
 	}
-	return noCircle, nil
+	w.lookLocked()
+	return true
 }
 
 // remove forgets a wait that is over, and what goes with it, if it is still known. An answer is given only after its wait was
@@ -116,42 +108,48 @@ func (w *waits) note(first *wait) (_ circle, changed <-chan struct{}) {
 func (w *waits) remove(first *wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.changed != nil {
-		close(w.mu.changed)
-		w.mu.changed = nil
-	}
 	for gone := first; gone != nil; gone = gone.next {
-		left := slices.DeleteFunc(w.mu.by[gone.by], func(other *wait) bool { return other == gone })
-		if len(left) == 0 {
+		had := w.mu.by[gone.by]
+		left := slices.DeleteFunc(had, func(other *wait) bool { return other == gone })
+		switch len(left) {
+		case len(had): // it was forgotten before
+			continue
+		case 0:
 			delete(w.mu.by, gone.by)
-		} else {
+		default:
 			w.mu.by[gone.by] = left
+		}
+		if gone.far {
+			w.mu.far--
+		}
+		if w.mu.served[gone.id] == gone {
+			delete(w.mu.served, gone.id)
 		}
 	}
 }
 
-// followLocked adds a unit to seen, and all that it waits for, directly or through others. What a behavior that has returned left
-// waiting holds up nobody. Without far it does not follow waits for what other nodes have.
-func (w *waits) followLocked(from event.Unit, seen map[event.Unit]bool, far bool) {
+// followLocked adds a unit to seen, and all that it waits for, directly or through others, as far as that is sure: an answer of
+// another node may be on its way. What a behavior that has returned left waiting holds up nobody.
+func (w *waits) followLocked(from event.Unit, seen map[event.Unit]bool) {
 	if seen[from] {
 		return
 	}
 	seen[from] = true
 	for _, next := range w.mu.by[from] {
-		if !next.over() && (far || !next.far) {
-			w.followLocked(next.on, seen, far)
+		if !next.over() && !next.far {
+			w.followLocked(next.on, seen)
 		}
 	}
 }
 
-// behind gives a unit, and after it all that wait for it, directly or through others, the nearest first.
+// behind gives a unit, and after it all whose asks led to what it does now, the nearest first: they wait for it whatever becomes of what else waits in mailboxes.
 func (w *waits) behind(u event.Unit) []event.Unit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	on := map[event.Unit][]event.Unit{}
 	for by, all := range w.mu.by {
 		for _, next := range all {
-			if !next.over() {
+			if !next.over() && !next.far && (next.ask == nil || next.ask.state.Load() == askBegun) {
 				on[next.on] = append(on[next.on], by)
 			}
 		}

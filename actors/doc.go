@@ -26,5 +26,5 @@
 //
 // Reading order: handler.go, entity.go, context.go, errors.go, ask.go (what users see); then runtime.go, running.go, unit.go
 // (the actor of a unit), carry.go (what it does of what its partitions.Machine decides), lease.go, recovery.go, aside.go, behavior.go, execute.go, serve.go, gate.go, and
-// attempt.go, work.go, sql.go (one unit of work); elsewhere.go, peer.go, peererror.go, cycle.go (asks between nodes); activity.go for those who look on. The rest is what its file is called.
+// attempt.go, work.go, sql.go (one unit of work); elsewhere.go, peer.go, peererror.go, cycle.go, probe.go (asks between nodes); activity.go for those who look on. The rest is what its file is called.
 package actors

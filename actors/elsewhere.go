@@ -16,11 +16,13 @@ type Elsewhere interface {
 	// Here reports whether an entity that does not live here is to be tried here first. It never blocks.
 	Here(u event.Unit) bool
 	// Ask has the node that has the entity decide, and waits for its answer until ctx ends; hint is who has it as far as the caller found out, or zero. q.Data and
-	// q.Waiting are read only. Where the way leads back to this node, it goes through [Runtime.ServeAsk]. The error is a [*transport.PeerError], or wraps one; of
+	// q.Waiting are read only, and q.Where is told where it is asked. Where the way leads back to this node, it goes through [Runtime.ServeAsk]. The error is a [*transport.PeerError], or wraps one; of
 	// another, nothing is known of what was done.
 	Ask(ctx context.Context, q transport.PeerAsk, hint transport.PeerOwner) (transport.PeerReply, error)
 	// Tell is Ask without an answer: nil = a node that has the entity has taken it.
 	Tell(ctx context.Context, q transport.PeerAsk, hint transport.PeerOwner) error
+	// Probe hands probes on to the node at an address, which Ask told q.Where of. Best effort. The other node takes them with [Runtime.ServeProbe].
+	Probe(ctx context.Context, address string, probes []transport.PeerProbe) error
 }
 
 // RemoteConfig is what a [Remote] is made of.
@@ -212,12 +214,12 @@ func (r *Runtime) askElsewhere(ctx context.Context, to Ref, command any, o askOp
 	}
 	if caller != nil {
 		if by := caller.unitIn(r); by != nil {
-			noted, ok := r.waits.add(ctx, &wait{by: by.unit(), behavior: by, on: to.unit(), far: true})
-			if !ok {
+			noted := &wait{by: by.unit(), behavior: by, on: to.unit(), far: true}
+			if !r.waits.add(noted) {
 				return fail(ErrAskCycle)
 			}
 			defer r.waits.remove(noted)
-			q.Waiting = r.waits.behind(by.unit())
+			q.Waiting, q.ID, q.Where = r.waits.behind(by.unit()), noted.id, noted
 		}
 		caller.block()
 		defer caller.unblock()

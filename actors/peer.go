@@ -24,12 +24,10 @@ func (r *Runtime) ServeAsk(ctx context.Context, q transport.PeerAsk) (transport.
 	}
 	k := r.asks.get()
 	k.ctx, k.in, k.opts = ctx, in, optionsOf(&q)
-	noted, ok := r.waits.add(ctx, chainOf(q.Waiting, q.To))
-	if !ok {
+	if !r.waits.add(chainOf(q.Waiting, q.To, k, q.ID)) {
 		r.asks.put(k)
 		return transport.PeerReply{}, toPeer(to, in, &AskError{Err: ErrAskCycle})
 	}
-	k.waits, k.wait = &r.waits, noted
 	got := r.askHere(to, k)
 	if got.err != nil {
 		out := toPeer(to, in, got.err)

@@ -34,7 +34,9 @@ type way struct {
 	self  string                // id of the node; "" for a client
 	local transport.PeerService // nil for a client
 	asked atomic.Int64          // questions that were given to it
-	last  atomic.Pointer[transport.PeerAsk]
+
+	probed atomic.Int64 // probes that it was given to hand on
+	last   atomic.Pointer[transport.PeerAsk]
 }
 
 // peer is one of the nodes.
@@ -51,6 +53,7 @@ func (s serving) Ask(ctx context.Context, q transport.PeerAsk) (transport.PeerRe
 }
 func (s serving) Tell(ctx context.Context, q transport.PeerAsk) error { return s.ServeTell(ctx, q) }
 func (serving) Wake([]event.Unit)                                     {}
+func (s serving) Probe(probes []transport.PeerProbe)                  { s.ServeProbe(probes) }
 func (serving) Status(context.Context) (transport.PeerStatus, error) {
 	return transport.PeerStatus{}, nil
 }
@@ -133,10 +136,17 @@ func (e *way) firstOf(u event.Unit) string {
 
 func (e *way) Ask(ctx context.Context, q transport.PeerAsk, hint transport.PeerOwner) (reply transport.PeerReply, err error) {
 	return reply, e.visit(ctx, q, hint, func(to string, q transport.PeerAsk) error {
+		at := address(to)
 		if to == e.self {
+			at = ""
+		}
+		if q.Where != nil {
+			q.Where.AskedAt(at)
+		}
+		if at == "" {
 			reply, err = e.local.Ask(ctx, q)
 		} else {
-			reply, err = e.peers.Ask(ctx, address(to), q)
+			reply, err = e.peers.Ask(ctx, at, q)
 		}
 		return err
 	})
@@ -149,6 +159,11 @@ func (e *way) Tell(ctx context.Context, q transport.PeerAsk, hint transport.Peer
 		}
 		return e.peers.Tell(ctx, address(to), q)
 	})
+}
+
+func (e *way) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
+	e.probed.Add(int64(len(probes)))
+	return e.peers.Probe(ctx, address, probes)
 }
 
 // visit asks whoever is said to have the entity, then each node in turn, some times.

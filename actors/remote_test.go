@@ -451,6 +451,7 @@ func (answering) Here(event.Unit) bool { return false }
 func (a answering) Ask(context.Context, transport.PeerAsk, transport.PeerOwner) (transport.PeerReply, error) {
 	return a.reply, a.err
 }
+func (answering) Probe(context.Context, string, []transport.PeerProbe) error           { return nil }
 func (a answering) Tell(context.Context, transport.PeerAsk, transport.PeerOwner) error { return a.err }
 
 func TestAReplyThatCannotBeReadWasGivenAllTheSame(t *testing.T) {

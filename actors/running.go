@@ -30,6 +30,7 @@ type running struct {
 	keeper *leases.Keeper // nil where units are not leased
 	raises raises
 	relist relist
+	probes probing
 
 	bequeathed sync.Map // event.Unit -> *bequest
 	doubts     sync.Map // event.Unit -> *partitions.Doubt, of units that are gone
@@ -67,16 +68,21 @@ func (r *Runtime) Start(ctx context.Context) error {
 	}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	run.nested = transport.Nested(run.ctx)
-	err := run.alarms.Start(ctx)
+	err := errors.Join(run.alarms.Start(ctx), run.probes.group.Start(ctx))
 	if err == nil && run.keeper != nil {
 		err = run.keeper.Start(ctx)
 	}
 	if err != nil {
 		run.cancel(errStopped)
-		return fmt.Errorf("start: %w", errors.Join(err, run.alarms.Stop(context.WithoutCancel(ctx))))
+		ctx := context.WithoutCancel(ctx)
+		return fmt.Errorf("start: %w", errors.Join(err, run.alarms.Stop(ctx), run.probes.group.Stop(ctx)))
 	}
 	r.unsettled.Store(false)
 	r.running.Store(run)
+	if r.cfg.Elsewhere != nil {
+		r.chaser.Store(run)
+		r.waits.restart(run.probeSoon)
+	}
 	return nil
 }
 

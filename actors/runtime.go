@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type Runtime struct {
 		stopping *stopping // nil unless a Stop has begun and is not through
 	}
 	running   atomic.Pointer[running] // nil unless started
+	chaser    atomic.Pointer[running] // the last that was started, also while it stops; nil without Elsewhere
 	unsettled atomic.Bool             // see Unsettled
 }
 
@@ -35,6 +37,7 @@ func NewRuntime(cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg.withDefaults(), programs: map[string]*program{}}
 	if cfg.Elsewhere != nil {
 		r.remote = &Remote{RemoteConfig{Codec: cfg.Codec, Keys: cfg.Keys, Elsewhere: cfg.Elsewhere, Trace: r.traceOf}}
+		r.waits.node = rand.Uint64()
 	}
 	r.SetListed(cfg.Revision, cfg.Listed)
 	errs := []error{r.cfg.fault()}
@@ -164,7 +167,9 @@ func (r *Runtime) askHere(to Ref, k *ask) answer {
 	ctx, caller := k.ctx, k.caller
 	if err := r.enqueueWait(to, k); err != nil {
 		k.forgetWait()
-		r.asks.put(k)
+		if k.state.CompareAndSwap(askWaiting, askLeft) { // else a probe was first, and its answer is inside
+			r.asks.put(k)
+		}
 		return answer{err: &AskError{Err: err}}
 	}
 	if caller != nil {
@@ -231,11 +236,9 @@ func (r *Runtime) enqueueWait(to Ref, k *ask) error {
 	}
 	k.opts.inherit(k.caller.cause())
 	if by := k.caller.unitIn(r); by != nil {
-		noted, ok := r.waits.add(k.ctx, &wait{by: by.unit(), behavior: by, on: to.unit()})
-		if !ok {
+		if !r.waits.add(&wait{by: by.unit(), behavior: by, on: to.unit(), ask: k}) {
 			return ErrAskCycle
 		}
-		k.waits, k.wait = &r.waits, noted
 	}
 	return r.enqueue(to, k)
 }

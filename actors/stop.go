@@ -113,7 +113,7 @@ func (r *Runtime) endStop(ctx context.Context, s *stopping, failed *StopError) e
 		return false
 	})
 	s.run.cancel(errStopped)
-	err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx))
+	err := errors.Join(s.run.host.Stop(ctx), s.run.alarms.Stop(ctx), s.run.probes.group.Stop(ctx))
 	if s.run.keeper != nil {
 		err = errors.Join(err, s.run.keeper.Stop(ctx))
 	}

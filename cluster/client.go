@@ -168,6 +168,11 @@ func (c *Client) Tell(ctx context.Context, q transport.PeerAsk, hint transport.P
 	return c.router.Tell(ctx, q, hint)
 }
 
+// Probe is for nodes: what a client asks, no unit waits for.
+func (c *Client) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
+	return c.router.Probe(ctx, address, probes)
+}
+
 // Members asks who the members are, now, in order of name. The error says which addresses were tried, and why each of them has failed: to find out, at a start, whether anybody is there.
 func (c *Client) Members(ctx context.Context) ([]transport.Member, error) {
 	c.mu.Lock()

@@ -205,7 +205,8 @@ func (a answering) Tell(ctx context.Context, q transport.PeerAsk) error {
 	_, err := a.Ask(ctx, q)
 	return err
 }
-func (answering) Wake([]event.Unit) {}
+func (answering) Wake([]event.Unit)           {}
+func (answering) Probe([]transport.PeerProbe) {}
 func (a answering) Status(context.Context) (transport.PeerStatus, error) {
 	a.s.looked.Add(1)
 	return transport.PeerStatus{Members: a.s.placement.Load().Members()}, nil

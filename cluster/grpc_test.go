@@ -29,7 +29,8 @@ func (p *plain) Tell(ctx context.Context, q transport.PeerAsk) error {
 	_, err := p.Ask(ctx, q)
 	return err
 }
-func (*plain) Wake([]event.Unit) {}
+func (*plain) Wake([]event.Unit)           {}
+func (*plain) Probe([]transport.PeerProbe) {}
 func (p *plain) Status(context.Context) (transport.PeerStatus, error) {
 	return transport.PeerStatus{Members: *p.members.Load()}, nil
 }

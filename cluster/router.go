@@ -134,6 +134,11 @@ func (r *Router) Tell(ctx context.Context, q transport.PeerAsk, hint transport.P
 	})
 }
 
+// Probe hands probes on to the node at an address, best effort.
+func (r *Router) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
+	return r.cfg.Peers.Probe(ctx, address, probes)
+}
+
 // carry does what the route of an ask says, until somebody has answered it.
 func (r *Router) carry(ctx context.Context, q *transport.PeerAsk, hint transport.PeerOwner, send func(here bool, address string) (event.Generation, error)) error {
 	way := route{unit: q.To, repeat: q.CommandID != "" || q.Reads, ttl: r.cfg.TTL}
@@ -150,7 +155,15 @@ func (r *Router) carry(ctx context.Context, q *transport.PeerAsk, hint transport
 		case next.ask:
 			r.count(next.why)
 			q.Decide = way.at.decide
-			generation, err := send(r.cfg.Self != "" && way.at.id == r.cfg.Self, way.at.address)
+			here := r.cfg.Self != "" && way.at.id == r.cfg.Self
+			if q.Where != nil {
+				at := way.at.address
+				if here {
+					at = ""
+				}
+				q.Where.AskedAt(at)
+			}
+			generation, err := send(here, way.at.address)
 			s = r.sight(q.To)
 			if err == nil {
 				r.answered(q.To, &s, &way.at, generation)

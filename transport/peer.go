@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Peers interface {
 	Tell(ctx context.Context, address string, q PeerAsk) error
 	// Wake says that units may have work. Best effort.
 	Wake(ctx context.Context, address string, units []event.Unit) error
+	// Probe hands probes on to the node that has what they went along. Best effort: whoever sent them sends them again. probes is read only and not kept.
+	Probe(ctx context.Context, address string, probes []PeerProbe) error
 	// Status asks a node who it is and whom it knows.
 	Status(ctx context.Context, address string) (PeerStatus, error)
 	// Stop takes no more, waits until what is inside has its answer or ctx is done, and closes. It is idempotent. After it Start may be called again.
@@ -47,6 +50,8 @@ type PeerService interface {
 	Tell(ctx context.Context, q PeerAsk) error
 	// Wake never blocks.
 	Wake(units []event.Unit)
+	// Probe never blocks.
+	Probe(probes []PeerProbe)
 	Status(ctx context.Context) (PeerStatus, error)
 }
 
@@ -65,10 +70,39 @@ type PeerAsk struct {
 	Trace         event.Trace
 
 	Waiting []event.Unit // that wait for the answer, directly or through others: none of them can be asked
+	// ID is that of this ask, if one of Waiting is the behavior that makes it: probes that go along it name it. The zero value = it has none.
+	ID PeerAskID
 	// Decide: the one who is asked is to try for the entity even if another node ranks first for it: the asker was there, or cannot reach it.
 	Decide bool
 	// Reads: it is a query, and nothing is done by it, so it may be asked again whatever became of it. It is for whoever routes it, and does not go over the wire.
 	Reads bool
+	// Where is told where it is asked, if set. It is for whoever routes it as well.
+	Where PeerWhere
+}
+
+// PeerAskID names an ask among all that nodes ask one another: the one that a node made as its n-th. The zero value names none.
+type PeerAskID struct {
+	Node   uint64 // drawn at each start
+	Number uint64 // from 1
+}
+
+// Compare orders ids, so that nodes that do not know of one another choose the same of several asks.
+func (id PeerAskID) Compare(other PeerAskID) int {
+	return cmp.Or(cmp.Compare(id.Number, other.Number), cmp.Compare(id.Node, other.Node))
+}
+
+// PeerWhere is told where an ask is asked. It must not block.
+type PeerWhere interface {
+	// AskedAt: it is about to be asked at this address; "" = in this process.
+	AskedAt(address string)
+}
+
+// PeerProbe follows who waits for whom, from node to node, on behalf of an ask that has not begun because its entity waits for an answer itself. Where it comes back to that ask,
+// the wait is a circle, and would never end.
+type PeerProbe struct {
+	Origin PeerAskID // the ask that it began at
+	Along  PeerAskID // the ask that it came along: one of the node that sends it, waiting at the one that gets it
+	Hops   int       // from node to node so far, from 1
 }
 
 // PeerReply is the answer of an entity.

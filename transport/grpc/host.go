@@ -54,7 +54,7 @@ func describe() *rpc.ServiceDesc {
 		}}
 	}
 	return &rpc.ServiceDesc{ServiceName: serviceName, HandlerType: (*any)(nil), Metadata: "keyhold/node/v1/node.proto",
-		Methods: []rpc.MethodDesc{handle("Ask", (*host).ask), handle("Tell", (*host).tell), handle("Wake", (*host).wake), handle("Status", (*host).status)}}
+		Methods: []rpc.MethodDesc{handle("Ask", (*host).ask), handle("Tell", (*host).tell), handle("Wake", (*host).wake), handle("Probe", (*host).probe), handle("Status", (*host).status)}}
 }
 
 func (h *host) ask(ctx context.Context, decode func(any) error) any {
@@ -90,6 +90,14 @@ func (h *host) wake(ctx context.Context, decode func(any) error) any {
 	}, func(f *nodev1.Failure) proto.Message { return &nodev1.WakeResponse{Failure: f} })
 }
 
+func (h *host) probe(ctx context.Context, decode func(any) error) any {
+	var in nodev1.ProbeRequest
+	return h.serve(ctx, decode, &in, false, func() (proto.Message, error) {
+		h.service.Probe(fromProbes(in.GetProbes()))
+		return &nodev1.ProbeResponse{}, nil
+	}, func(f *nodev1.Failure) proto.Message { return &nodev1.ProbeResponse{Failure: f} })
+}
+
 func (h *host) status(ctx context.Context, decode func(any) error) any {
 	var in nodev1.StatusRequest
 	return h.serve(ctx, decode, &in, false, func() (proto.Message, error) {
@@ -98,7 +106,7 @@ func (h *host) status(ctx context.Context, decode func(any) error) any {
 	}, func(f *nodev1.Failure) proto.Message { return &nodev1.StatusResponse{Failure: f} })
 }
 
-// serve is what all calls have in common. counted: it takes a place in the room; wakes and the status do not, so that a node that is full can still be looked at.
+// serve is what all calls have in common. counted: it takes a place in the room; wakes, probes and the status do not, so that a node that is full can still be looked at.
 func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Message, counted bool, do func() (proto.Message, error), failed func(*nodev1.Failure) proto.Message) (out any) {
 	ended := func(err error) proto.Message { return failed(toFailure(err, h.run.config.MaxMessage/2)) }
 	fail := func(code transport.PeerCode, unknown bool, format string, args ...any) proto.Message {

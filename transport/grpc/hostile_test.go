@@ -129,7 +129,7 @@ func TestMessagesThatDoNotDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, name := range []string{"Ask", "Tell", "Wake", "Status"} {
+	for _, name := range []string{"Ask", "Tell", "Wake", "Probe", "Status"} {
 		in, out := []byte("\xff\xff\xff"), []byte(nil)
 		if err := conn.Invoke(limit(t), "/keyhold.node.v1.NodeService/"+name, &in, &out, rpc.ForceCodec(raw{})); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -258,6 +258,15 @@ func (p *Peers) Wake(ctx context.Context, address string, units []event.Unit) er
 	return fromFailure(out.GetFailure())
 }
 
+// Probe, see [transport.Peers].
+func (p *Peers) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
+	var out nodev1.ProbeResponse
+	if err := p.call(ctx, address, "Probe", &nodev1.ProbeRequest{Probes: toProbes(probes)}, &out); err != nil {
+		return err
+	}
+	return fromFailure(out.GetFailure())
+}
+
 // Status, see [transport.Peers].
 func (p *Peers) Status(ctx context.Context, address string) (transport.PeerStatus, error) {
 	var out nodev1.StatusResponse

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,34 @@ func fromUnits(units []*nodev1.Unit) []event.Unit {
 func toQuestion(q *transport.PeerAsk) *nodev1.Question {
 	return &nodev1.Question{To: &nodev1.Unit{Name: q.To.Name, Key: q.To.Key}, Type: q.Type, Version: int32(q.Version), Encoding: toEncoding(q.Encoding), Data: q.Data,
 		CommandId: q.CommandID, CorrelationId: q.CorrelationID, CausationId: q.CausationID, Tenant: q.Tenant, Traceparent: q.Trace.Parent, Tracestate: q.Trace.State,
-		Waiting: toUnits(q.Waiting), Decide: q.Decide}
+		Waiting: toUnits(q.Waiting), Decide: q.Decide, Id: toAskID(q.ID)}
+}
+
+func toAskID(id transport.PeerAskID) *nodev1.AskId {
+	if id == (transport.PeerAskID{}) {
+		return nil
+	}
+	return &nodev1.AskId{Node: id.Node, Number: id.Number}
+}
+
+func fromAskID(id *nodev1.AskId) transport.PeerAskID {
+	return transport.PeerAskID{Node: id.GetNode(), Number: id.GetNumber()}
+}
+
+func toProbes(probes []transport.PeerProbe) []*nodev1.Probe {
+	var out []*nodev1.Probe
+	for _, p := range probes {
+		out = append(out, &nodev1.Probe{Origin: toAskID(p.Origin), Along: toAskID(p.Along), Hops: int32(min(p.Hops, math.MaxInt32))})
+	}
+	return out
+}
+
+func fromProbes(probes []*nodev1.Probe) []transport.PeerProbe {
+	var out []transport.PeerProbe
+	for _, p := range probes {
+		out = append(out, transport.PeerProbe{Origin: fromAskID(p.GetOrigin()), Along: fromAskID(p.GetAlong()), Hops: int(p.GetHops())})
+	}
+	return out
 }
 
 // unwritable names what of a question the wire does not carry: gRPC finds out when it has begun to send, and then nobody could tell what was done.
@@ -124,7 +152,7 @@ func fromQuestion(q *nodev1.Question) (transport.PeerAsk, error) {
 	}
 	return transport.PeerAsk{To: event.Unit{Name: q.To.Name, Key: q.To.Key}, Type: q.Type, Version: int(q.Version), Encoding: encoding, Data: q.Data,
 		CommandID: q.CommandId, CorrelationID: q.CorrelationId, CausationID: q.CausationId, Tenant: q.Tenant, Trace: event.Trace{Parent: q.Traceparent, State: q.Tracestate},
-		Waiting: fromUnits(q.Waiting), Decide: q.Decide}, nil
+		Waiting: fromUnits(q.Waiting), Decide: q.Decide, ID: fromAskID(q.Id)}, nil
 }
 
 func toReply(r transport.PeerReply) *nodev1.AskResponse {

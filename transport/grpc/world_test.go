@@ -32,6 +32,7 @@ func (echo) Ask(_ context.Context, q transport.PeerAsk) (transport.PeerReply, er
 }
 func (echo) Tell(context.Context, transport.PeerAsk) error { return nil }
 func (echo) Wake([]event.Unit)                             {}
+func (echo) Probe([]transport.PeerProbe)                   {}
 func (echo) Status(context.Context) (transport.PeerStatus, error) {
 	return transport.PeerStatus{Ready: "echo"}, nil
 }

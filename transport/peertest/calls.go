@@ -15,7 +15,7 @@ import (
 
 var full = transport.PeerAsk{To: event.Unit{Name: "order", Key: "k-1"}, Type: "order.place", Version: 3, Encoding: event.Proto, Data: []byte{0, 1, 255},
 	CommandID: "command", CorrelationID: "correlation", CausationID: "cause", Tenant: "tenant", Trace: event.Trace{Parent: "parent", State: "state"},
-	Waiting: []event.Unit{{Name: "cart", Key: "1"}, {Name: "cart", Key: "ö"}}, Decide: true}
+	Waiting: []event.Unit{{Name: "cart", Key: "1"}, {Name: "cart", Key: "ö"}}, Decide: true, ID: transport.PeerAskID{Node: 1<<64 - 1, Number: 1 << 63}}
 
 var calls = []check{
 	{"An ask and its reply arrive with all that they say", func(s *suite) {
@@ -45,6 +45,19 @@ var calls = []check{
 		units := []event.Unit{{Name: "shipping", Key: "1"}, {Name: "shipping", Key: "2"}}
 		s.same("wake", nil, a.Wake(s.context(), b.Address(), units))
 		s.same("woken", units, <-woken)
+	}},
+	{"Probes arrive with all that they say, also at a node that is full", func(s *suite) {
+		came := make(chan []transport.PeerProbe, 1)
+		h := s.holding()
+		h.probe = func(p []transport.PeerProbe) { came <- p }
+		b, a := s.start(Limits{MaxInside: 1}, &h.service), s.start(Limits{}, nil)
+		waiting := s.asking(s.context(), a, b.Address(), question("1"))
+		s.next(h.inside)
+		probes := []transport.PeerProbe{{Origin: transport.PeerAskID{Node: 1<<64 - 1, Number: 2}, Along: transport.PeerAskID{Node: 3, Number: 1 << 63}, Hops: 4}, {}}
+		s.same("probe", nil, a.Probe(s.context(), b.Address(), probes))
+		s.same("came", probes, <-came)
+		h.letGo()
+		s.same("error", nil, s.answered(waiting).err)
 	}},
 	{"The status arrives with all members", func(s *suite) {
 		m := transport.Member{ID: "1", Node: "n", PID: 2, StoreID: "s", Start: 3, Names: []string{"a", "b"}, Draining: true, Weight: 4, Since: time.Unix(5, 6).UTC(), Address: "h:1", Gossip: "h:2",

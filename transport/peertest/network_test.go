@@ -59,6 +59,7 @@ func (c *counting) Ask(ctx context.Context, q transport.PeerAsk) (transport.Peer
 }
 func (c *counting) Tell(context.Context, transport.PeerAsk) error { c.asked.Add(1); return nil }
 func (*counting) Wake([]event.Unit)                               {}
+func (*counting) Probe([]transport.PeerProbe)                     {}
 func (*counting) Status(context.Context) (transport.PeerStatus, error) {
 	return transport.PeerStatus{}, nil
 }

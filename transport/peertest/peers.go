@@ -191,6 +191,15 @@ func (p *Peers) Wake(ctx context.Context, address string, units []event.Unit) er
 	return err
 }
 
+// Probe, see [transport.Peers].
+func (p *Peers) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
+	_, err := call(ctx, p, address, 0, false, func(_ context.Context, s transport.PeerService) (struct{}, int, error) {
+		s.Probe(slices.Clone(probes))
+		return struct{}{}, 0, nil
+	})
+	return err
+}
+
 // Status, see [transport.Peers].
 func (p *Peers) Status(ctx context.Context, address string) (transport.PeerStatus, error) {
 	return call(ctx, p, address, 0, false, func(ctx context.Context, s transport.PeerService) (transport.PeerStatus, int, error) {
@@ -200,7 +209,7 @@ func (p *Peers) Status(ctx context.Context, address string) (transport.PeerStatu
 }
 
 func clone(q transport.PeerAsk) transport.PeerAsk {
-	q.Data, q.Waiting = bytes.Clone(q.Data), slices.Clone(q.Waiting)
+	q.Data, q.Waiting, q.Where = bytes.Clone(q.Data), slices.Clone(q.Waiting), nil
 	return q
 }
 

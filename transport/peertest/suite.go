@@ -69,6 +69,7 @@ type service struct {
 	ask    func(ctx context.Context, q transport.PeerAsk) (transport.PeerReply, error)
 	tell   func(ctx context.Context, q transport.PeerAsk) error
 	wake   func(units []event.Unit)
+	probe  func(probes []transport.PeerProbe)
 	status func(ctx context.Context) (transport.PeerStatus, error)
 }
 
@@ -89,6 +90,8 @@ func (s *service) Tell(ctx context.Context, q transport.PeerAsk) error {
 }
 
 func (s *service) Wake(units []event.Unit) { s.wake(units) }
+
+func (s *service) Probe(probes []transport.PeerProbe) { s.probe(probes) }
 
 func (s *service) Status(ctx context.Context) (transport.PeerStatus, error) {
 	if s.status == nil {

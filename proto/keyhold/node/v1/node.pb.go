@@ -479,6 +479,94 @@ func (x *WakeResponse) GetFailure() *Failure {
 	return nil
 }
 
+type ProbeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Probes        []*Probe               `protobuf:"bytes,1,rep,name=probes,proto3" json:"probes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeRequest) ProtoMessage() {}
+
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProbeRequest) GetProbes() []*Probe {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+type ProbeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeResponse) Reset() {
+	*x = ProbeResponse{}
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeResponse) ProtoMessage() {}
+
+func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
+func (*ProbeResponse) Descriptor() ([]byte, []int) {
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ProbeResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -487,7 +575,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[6]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +587,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[6]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +600,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 type StatusResponse struct {
@@ -529,7 +617,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[7]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +629,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[7]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +642,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatusResponse) GetMember() *Member {
@@ -604,14 +692,16 @@ type Question struct {
 	// Units that wait for the answer.
 	Waiting []*Unit `protobuf:"bytes,12,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	// The one who is asked is to try for the entity even if another node ranks first for it.
-	Decide        bool `protobuf:"varint,13,opt,name=decide,proto3" json:"decide,omitempty"`
+	Decide bool `protobuf:"varint,13,opt,name=decide,proto3" json:"decide,omitempty"`
+	// Of this ask, where a unit waits for it.
+	Id            *AskId `protobuf:"bytes,14,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[8]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +713,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[8]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +726,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Question) GetTo() *Unit {
@@ -730,6 +820,131 @@ func (x *Question) GetDecide() bool {
 	return false
 }
 
+func (x *Question) GetId() *AskId {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+// AskId names an ask among all that nodes ask one another.
+type AskId struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Drawn by the node that asks, at each start.
+	Node          uint64 `protobuf:"fixed64,1,opt,name=node,proto3" json:"node,omitempty"`
+	Number        uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskId) Reset() {
+	*x = AskId{}
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskId) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskId) ProtoMessage() {}
+
+func (x *AskId) ProtoReflect() protoreflect.Message {
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskId.ProtoReflect.Descriptor instead.
+func (*AskId) Descriptor() ([]byte, []int) {
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AskId) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *AskId) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// Probe follows who waits for whom, on behalf of an ask that has not begun because its entity waits for an answer itself. Where it comes back to that ask, the wait is a circle.
+type Probe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ask that it began at.
+	Origin *AskId `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The ask that it came along: one of the node that sends it, waiting at the one that gets it.
+	Along *AskId `protobuf:"bytes,2,opt,name=along,proto3" json:"along,omitempty"`
+	// From node to node so far.
+	Hops          int32 `protobuf:"varint,3,opt,name=hops,proto3" json:"hops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Probe) GetOrigin() *AskId {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *Probe) GetAlong() *AskId {
+	if x != nil {
+		return x.Along
+	}
+	return nil
+}
+
+func (x *Probe) GetHops() int32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
 // Reply is the answer of an entity.
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -746,7 +961,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[9]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +973,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[9]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +986,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reply) GetType() string {
@@ -820,7 +1035,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[10]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +1047,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[10]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +1060,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Unit) GetName() string {
@@ -878,7 +1093,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[11]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1105,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[11]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1118,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Failure) GetCode() Code {
@@ -953,7 +1168,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[12]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1180,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[12]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1193,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Owner) GetId() string {
@@ -1026,7 +1241,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1253,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1266,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Member) GetId() string {
@@ -1178,13 +1393,17 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\vWakeRequest\x12+\n" +
 	"\x05units\x18\x01 \x03(\v2\x15.keyhold.node.v1.UnitR\x05units\"B\n" +
 	"\fWakeResponse\x122\n" +
+	"\afailure\x18\x01 \x01(\v2\x18.keyhold.node.v1.FailureR\afailure\">\n" +
+	"\fProbeRequest\x12.\n" +
+	"\x06probes\x18\x01 \x03(\v2\x16.keyhold.node.v1.ProbeR\x06probes\"C\n" +
+	"\rProbeResponse\x122\n" +
 	"\afailure\x18\x01 \x01(\v2\x18.keyhold.node.v1.FailureR\afailure\"\x0f\n" +
 	"\rStatusRequest\"\xbe\x01\n" +
 	"\x0eStatusResponse\x12/\n" +
 	"\x06member\x18\x01 \x01(\v2\x17.keyhold.node.v1.MemberR\x06member\x121\n" +
 	"\amembers\x18\x02 \x03(\v2\x17.keyhold.node.v1.MemberR\amembers\x12\x14\n" +
 	"\x05ready\x18\x03 \x01(\tR\x05ready\x122\n" +
-	"\afailure\x18\x04 \x01(\v2\x18.keyhold.node.v1.FailureR\afailure\"\xb6\x03\n" +
+	"\afailure\x18\x04 \x01(\v2\x18.keyhold.node.v1.FailureR\afailure\"\xde\x03\n" +
 	"\bQuestion\x12%\n" +
 	"\x02to\x18\x01 \x01(\v2\x15.keyhold.node.v1.UnitR\x02to\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
@@ -1202,7 +1421,15 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"tracestate\x18\v \x01(\tR\n" +
 	"tracestate\x12/\n" +
 	"\awaiting\x18\f \x03(\v2\x15.keyhold.node.v1.UnitR\awaiting\x12\x16\n" +
-	"\x06decide\x18\r \x01(\bR\x06decide\"\xa0\x01\n" +
+	"\x06decide\x18\r \x01(\bR\x06decide\x12&\n" +
+	"\x02id\x18\x0e \x01(\v2\x16.keyhold.node.v1.AskIdR\x02id\"3\n" +
+	"\x05AskId\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x06R\x04node\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"y\n" +
+	"\x05Probe\x12.\n" +
+	"\x06origin\x18\x01 \x01(\v2\x16.keyhold.node.v1.AskIdR\x06origin\x12,\n" +
+	"\x05along\x18\x02 \x01(\v2\x16.keyhold.node.v1.AskIdR\x05along\x12\x12\n" +
+	"\x04hops\x18\x03 \x01(\x05R\x04hops\"\xa0\x01\n" +
 	"\x05Reply\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x05R\aversion\x125\n" +
@@ -1271,11 +1498,12 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\vCODE_DENIED\x10\x10\x12\r\n" +
 	"\tCODE_BUSY\x10\x11\x12\x0e\n" +
 	"\n" +
-	"CODE_AGAIN\x10\x122\xa4\x02\n" +
+	"CODE_AGAIN\x10\x122\xec\x02\n" +
 	"\vNodeService\x12@\n" +
 	"\x03Ask\x12\x1b.keyhold.node.v1.AskRequest\x1a\x1c.keyhold.node.v1.AskResponse\x12C\n" +
 	"\x04Tell\x12\x1c.keyhold.node.v1.TellRequest\x1a\x1d.keyhold.node.v1.TellResponse\x12C\n" +
-	"\x04Wake\x12\x1c.keyhold.node.v1.WakeRequest\x1a\x1d.keyhold.node.v1.WakeResponse\x12I\n" +
+	"\x04Wake\x12\x1c.keyhold.node.v1.WakeRequest\x1a\x1d.keyhold.node.v1.WakeResponse\x12F\n" +
+	"\x05Probe\x12\x1d.keyhold.node.v1.ProbeRequest\x1a\x1e.keyhold.node.v1.ProbeResponse\x12I\n" +
 	"\x06Status\x12\x1e.keyhold.node.v1.StatusRequest\x1a\x1f.keyhold.node.v1.StatusResponseB9Z7github.com/keyhold/keyhold/proto/keyhold/node/v1;nodev1b\x06proto3"
 
 var (
@@ -1291,7 +1519,7 @@ func file_keyhold_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_keyhold_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_keyhold_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_keyhold_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_keyhold_node_v1_node_proto_goTypes = []any{
 	(Encoding)(0),                 // 0: keyhold.node.v1.Encoding
 	(Code)(0),                     // 1: keyhold.node.v1.Code
@@ -1301,50 +1529,61 @@ var file_keyhold_node_v1_node_proto_goTypes = []any{
 	(*TellResponse)(nil),          // 5: keyhold.node.v1.TellResponse
 	(*WakeRequest)(nil),           // 6: keyhold.node.v1.WakeRequest
 	(*WakeResponse)(nil),          // 7: keyhold.node.v1.WakeResponse
-	(*StatusRequest)(nil),         // 8: keyhold.node.v1.StatusRequest
-	(*StatusResponse)(nil),        // 9: keyhold.node.v1.StatusResponse
-	(*Question)(nil),              // 10: keyhold.node.v1.Question
-	(*Reply)(nil),                 // 11: keyhold.node.v1.Reply
-	(*Unit)(nil),                  // 12: keyhold.node.v1.Unit
-	(*Failure)(nil),               // 13: keyhold.node.v1.Failure
-	(*Owner)(nil),                 // 14: keyhold.node.v1.Owner
-	(*Member)(nil),                // 15: keyhold.node.v1.Member
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*ProbeRequest)(nil),          // 8: keyhold.node.v1.ProbeRequest
+	(*ProbeResponse)(nil),         // 9: keyhold.node.v1.ProbeResponse
+	(*StatusRequest)(nil),         // 10: keyhold.node.v1.StatusRequest
+	(*StatusResponse)(nil),        // 11: keyhold.node.v1.StatusResponse
+	(*Question)(nil),              // 12: keyhold.node.v1.Question
+	(*AskId)(nil),                 // 13: keyhold.node.v1.AskId
+	(*Probe)(nil),                 // 14: keyhold.node.v1.Probe
+	(*Reply)(nil),                 // 15: keyhold.node.v1.Reply
+	(*Unit)(nil),                  // 16: keyhold.node.v1.Unit
+	(*Failure)(nil),               // 17: keyhold.node.v1.Failure
+	(*Owner)(nil),                 // 18: keyhold.node.v1.Owner
+	(*Member)(nil),                // 19: keyhold.node.v1.Member
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
 }
 var file_keyhold_node_v1_node_proto_depIdxs = []int32{
-	10, // 0: keyhold.node.v1.AskRequest.question:type_name -> keyhold.node.v1.Question
-	11, // 1: keyhold.node.v1.AskResponse.reply:type_name -> keyhold.node.v1.Reply
-	13, // 2: keyhold.node.v1.AskResponse.failure:type_name -> keyhold.node.v1.Failure
-	10, // 3: keyhold.node.v1.TellRequest.question:type_name -> keyhold.node.v1.Question
-	13, // 4: keyhold.node.v1.TellResponse.failure:type_name -> keyhold.node.v1.Failure
-	12, // 5: keyhold.node.v1.WakeRequest.units:type_name -> keyhold.node.v1.Unit
-	13, // 6: keyhold.node.v1.WakeResponse.failure:type_name -> keyhold.node.v1.Failure
-	15, // 7: keyhold.node.v1.StatusResponse.member:type_name -> keyhold.node.v1.Member
-	15, // 8: keyhold.node.v1.StatusResponse.members:type_name -> keyhold.node.v1.Member
-	13, // 9: keyhold.node.v1.StatusResponse.failure:type_name -> keyhold.node.v1.Failure
-	12, // 10: keyhold.node.v1.Question.to:type_name -> keyhold.node.v1.Unit
-	0,  // 11: keyhold.node.v1.Question.encoding:type_name -> keyhold.node.v1.Encoding
-	12, // 12: keyhold.node.v1.Question.waiting:type_name -> keyhold.node.v1.Unit
-	0,  // 13: keyhold.node.v1.Reply.encoding:type_name -> keyhold.node.v1.Encoding
-	1,  // 14: keyhold.node.v1.Failure.code:type_name -> keyhold.node.v1.Code
-	14, // 15: keyhold.node.v1.Failure.owner:type_name -> keyhold.node.v1.Owner
-	16, // 16: keyhold.node.v1.Failure.most:type_name -> google.protobuf.Duration
-	17, // 17: keyhold.node.v1.Member.since:type_name -> google.protobuf.Timestamp
-	12, // 18: keyhold.node.v1.Member.wants:type_name -> keyhold.node.v1.Unit
-	2,  // 19: keyhold.node.v1.NodeService.Ask:input_type -> keyhold.node.v1.AskRequest
-	4,  // 20: keyhold.node.v1.NodeService.Tell:input_type -> keyhold.node.v1.TellRequest
-	6,  // 21: keyhold.node.v1.NodeService.Wake:input_type -> keyhold.node.v1.WakeRequest
-	8,  // 22: keyhold.node.v1.NodeService.Status:input_type -> keyhold.node.v1.StatusRequest
-	3,  // 23: keyhold.node.v1.NodeService.Ask:output_type -> keyhold.node.v1.AskResponse
-	5,  // 24: keyhold.node.v1.NodeService.Tell:output_type -> keyhold.node.v1.TellResponse
-	7,  // 25: keyhold.node.v1.NodeService.Wake:output_type -> keyhold.node.v1.WakeResponse
-	9,  // 26: keyhold.node.v1.NodeService.Status:output_type -> keyhold.node.v1.StatusResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	12, // 0: keyhold.node.v1.AskRequest.question:type_name -> keyhold.node.v1.Question
+	15, // 1: keyhold.node.v1.AskResponse.reply:type_name -> keyhold.node.v1.Reply
+	17, // 2: keyhold.node.v1.AskResponse.failure:type_name -> keyhold.node.v1.Failure
+	12, // 3: keyhold.node.v1.TellRequest.question:type_name -> keyhold.node.v1.Question
+	17, // 4: keyhold.node.v1.TellResponse.failure:type_name -> keyhold.node.v1.Failure
+	16, // 5: keyhold.node.v1.WakeRequest.units:type_name -> keyhold.node.v1.Unit
+	17, // 6: keyhold.node.v1.WakeResponse.failure:type_name -> keyhold.node.v1.Failure
+	14, // 7: keyhold.node.v1.ProbeRequest.probes:type_name -> keyhold.node.v1.Probe
+	17, // 8: keyhold.node.v1.ProbeResponse.failure:type_name -> keyhold.node.v1.Failure
+	19, // 9: keyhold.node.v1.StatusResponse.member:type_name -> keyhold.node.v1.Member
+	19, // 10: keyhold.node.v1.StatusResponse.members:type_name -> keyhold.node.v1.Member
+	17, // 11: keyhold.node.v1.StatusResponse.failure:type_name -> keyhold.node.v1.Failure
+	16, // 12: keyhold.node.v1.Question.to:type_name -> keyhold.node.v1.Unit
+	0,  // 13: keyhold.node.v1.Question.encoding:type_name -> keyhold.node.v1.Encoding
+	16, // 14: keyhold.node.v1.Question.waiting:type_name -> keyhold.node.v1.Unit
+	13, // 15: keyhold.node.v1.Question.id:type_name -> keyhold.node.v1.AskId
+	13, // 16: keyhold.node.v1.Probe.origin:type_name -> keyhold.node.v1.AskId
+	13, // 17: keyhold.node.v1.Probe.along:type_name -> keyhold.node.v1.AskId
+	0,  // 18: keyhold.node.v1.Reply.encoding:type_name -> keyhold.node.v1.Encoding
+	1,  // 19: keyhold.node.v1.Failure.code:type_name -> keyhold.node.v1.Code
+	18, // 20: keyhold.node.v1.Failure.owner:type_name -> keyhold.node.v1.Owner
+	20, // 21: keyhold.node.v1.Failure.most:type_name -> google.protobuf.Duration
+	21, // 22: keyhold.node.v1.Member.since:type_name -> google.protobuf.Timestamp
+	16, // 23: keyhold.node.v1.Member.wants:type_name -> keyhold.node.v1.Unit
+	2,  // 24: keyhold.node.v1.NodeService.Ask:input_type -> keyhold.node.v1.AskRequest
+	4,  // 25: keyhold.node.v1.NodeService.Tell:input_type -> keyhold.node.v1.TellRequest
+	6,  // 26: keyhold.node.v1.NodeService.Wake:input_type -> keyhold.node.v1.WakeRequest
+	8,  // 27: keyhold.node.v1.NodeService.Probe:input_type -> keyhold.node.v1.ProbeRequest
+	10, // 28: keyhold.node.v1.NodeService.Status:input_type -> keyhold.node.v1.StatusRequest
+	3,  // 29: keyhold.node.v1.NodeService.Ask:output_type -> keyhold.node.v1.AskResponse
+	5,  // 30: keyhold.node.v1.NodeService.Tell:output_type -> keyhold.node.v1.TellResponse
+	7,  // 31: keyhold.node.v1.NodeService.Wake:output_type -> keyhold.node.v1.WakeResponse
+	9,  // 32: keyhold.node.v1.NodeService.Probe:output_type -> keyhold.node.v1.ProbeResponse
+	11, // 33: keyhold.node.v1.NodeService.Status:output_type -> keyhold.node.v1.StatusResponse
+	29, // [29:34] is the sub-list for method output_type
+	24, // [24:29] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_keyhold_node_v1_node_proto_init() }
@@ -1362,7 +1601,7 @@ func file_keyhold_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_keyhold_node_v1_node_proto_rawDesc), len(file_keyhold_node_v1_node_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
