@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 )
@@ -23,6 +24,9 @@ type Asker interface {
 //
 // An error is the behavior's own ([*RejectError], for instance) as it returned it, or an [*AskError]. ctx bounds the wait: a
 // command that has not begun when ctx ends is never begun; one that has, goes on. The behavior sees the values of ctx.
+// Where ctx has no deadline and several nodes share the entities, an ask looks for the node that has the entity for two TTL of a lease at most, and
+// waits there for one TTL at most until the entity is open, its state read; then it ends with [ErrUnavailable], which is [Retryable]. How long the entity
+// takes for what it was asked before, and for this, is up to its Timeout.
 //
 // A behavior asks under its own context. Then an ask that could never be answered is refused at once: with [ErrAskInTx] while a
 // transaction of its own is open, and with [ErrAskCycle] when the entity waits for the behavior that asks, directly or through
@@ -97,6 +101,8 @@ type ask struct {
 	// taken gets, of an ask that is told, nil when its unit is known to live here, or why it never begins; nil = nobody waits for that either. It holds one.
 	taken chan error
 
+	at *unit // whose mailbox it was put into; nil = none
+
 	state  atomic.Uint32
 	answer chan answer // holds one
 }
@@ -104,6 +110,7 @@ type ask struct {
 // The states of an ask.
 const (
 	askWaiting  uint32 = iota // in a mailbox
+	askOpening                // it is its turn, and the entity is being read
 	askBegun                  // in its behavior
 	askAnswered               // the answer is in the channel, or about to be
 	askLeft                   // nobody waits any more
@@ -137,20 +144,40 @@ func (p *askPool) put(a *ask) {
 	p.pool.Put(a)
 }
 
-// await gives the answer; false when ctx ended first, and the ask is still on its way.
-func (a *ask) await() (answer, bool) {
-	select {
-	case got := <-a.answer:
-		return got, true
-	case <-a.ctx.Done():
+// await gives the answer; false when ctx ended first, and the ask is still on its way. Where ctx has no deadline of its own, an entity that is not open yet has so long to be, unless open is 0.
+func (a *ask) await(open time.Duration) (answer, bool) {
+	var late <-chan time.Time
+	if _, bound := a.ctx.Deadline(); open > 0 && !bound && !a.at.open.Load() {
+		timer := time.NewTimer(open)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for ended := false; !ended; {
+		select {
+		case got := <-a.answer:
+			return got, true
+		case <-late:
+			if !a.at.open.Load() && a.leave() {
+				err := fmt.Errorf("%w: %s was not open after %v, on its own node: that node, its store or the broker is slow; ask again", ErrUnavailable, a.at.text, open)
+				return answer{err: &AskError{Err: err}}, false
+			}
+			late = nil // it waits for its turn, or has begun
+		case <-a.ctx.Done():
+			ended = true
+		}
 	}
 	switch {
-	case a.state.CompareAndSwap(askWaiting, askLeft):
+	case a.leave():
 		return answer{err: &AskError{Err: context.Cause(a.ctx)}}, false
 	case a.state.CompareAndSwap(askBegun, askLeft):
 		return answer{err: &AskError{Err: context.Cause(a.ctx), Unknown: true}}, false
 	}
 	return <-a.answer, true
+}
+
+// leave gives up an ask that has not begun; false when it has.
+func (a *ask) leave() bool {
+	return a.state.CompareAndSwap(askWaiting, askLeft) || a.state.CompareAndSwap(askOpening, askLeft)
 }
 
 // awaitTaken gives nil once an ask that is told is taken, or why it never begins. One that is not taken when ctx ends never begins.
@@ -174,13 +201,18 @@ func (a *ask) take(err error) {
 	}
 }
 
-// begin claims a waiting ask; false when nobody waits any more.
+// begin claims a waiting ask for its entity; false when nobody waits any more.
 func (a *ask) begin() bool {
-	if !a.state.CompareAndSwap(askWaiting, askBegun) {
+	if !a.state.CompareAndSwap(askWaiting, askOpening) {
 		return false
 	}
 	a.take(nil)
 	return true
+}
+
+// enter is for when the behavior is about to be called; false when nobody waits any more, and it is not to be.
+func (a *ask) enter() bool {
+	return a.state.CompareAndSwap(askOpening, askBegun) || a.state.Load() == askBegun
 }
 
 // deliver gives the answer; false when nobody is there to take it.
@@ -191,7 +223,7 @@ func (a *ask) deliver(got answer) bool {
 		}
 		return false
 	}
-	if !a.state.CompareAndSwap(askBegun, askAnswered) && !a.state.CompareAndSwap(askWaiting, askAnswered) {
+	if !a.state.CompareAndSwap(askWaiting, askAnswered) && !a.state.CompareAndSwap(askOpening, askAnswered) && !a.state.CompareAndSwap(askBegun, askAnswered) {
 		return false
 	}
 	a.forgetWait()

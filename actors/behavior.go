@@ -44,7 +44,10 @@ func (u *unit) ensure(g event.Generation) error {
 	case u.live && !u.stale:
 		return nil
 	case u.live:
-		return u.load()
+		u.open.Store(false)
+		err := u.load()
+		u.open.Store(err == nil)
+		return err
 	}
 	u.mode, u.stale = "", false
 	var err error
@@ -57,6 +60,7 @@ func (u *unit) ensure(g event.Generation) error {
 		return err // the machine has what is left of it discarded
 	}
 	u.live = true
+	u.open.Store(true)
 	observe(u.run.rt.cfg.Observer.Activated, u.id)
 	return nil
 }
@@ -196,6 +200,7 @@ func (u *unit) snapshot() *eventstore.Snapshot {
 // discard throws the behavior away without a word to it.
 func (u *unit) discard() {
 	u.live, u.stale, u.mode = false, false, ""
+	u.open.Store(false)
 	u.dropTimers()
 	if u.instance != nil {
 		u.instance = u.prog.newInstance()

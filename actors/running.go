@@ -126,6 +126,7 @@ func (r *running) enqueue(id event.Unit, k *ask, limit int) error {
 		if u.lease.hung.Load() {
 			return fmt.Errorf("%w: %w", ErrUnavailable, errHung)
 		}
+		k.at = u
 		first, full, ok := u.inbox.putAsk(k, limit)
 		switch {
 		case full:

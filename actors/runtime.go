@@ -22,6 +22,7 @@ type Runtime struct {
 	waits    waits
 	listing  atomic.Pointer[listing] // never nil
 	remote   *Remote                 // nil without Elsewhere
+	opens    time.Duration           // that an entity has to be open, see ask.await; 0 = as long as it takes
 
 	mu struct {
 		sync.Mutex
@@ -41,6 +42,9 @@ func NewRuntime(cfg Config) (*Runtime, error) {
 	}
 	r.SetListed(cfg.Revision, cfg.Listed)
 	errs := []error{r.cfg.fault()}
+	if errs[0] == nil && cfg.Port.Traits().Leased {
+		r.opens = cfg.Port.Traits().TTL
+	}
 	for _, d := range cfg.Definitions {
 		faults := d.Faults()
 		errs = append(errs, faults...)
@@ -176,7 +180,7 @@ func (r *Runtime) askHere(to Ref, k *ask) answer {
 		caller.block()
 		defer caller.unblock()
 	}
-	got, ok := k.await()
+	got, ok := k.await(r.opens)
 	switch {
 	case !ok:
 		k.forgetWait()

@@ -75,6 +75,9 @@ func (u *unit) query(k *ask, g event.Generation) (out any, r result) {
 	if err := u.ensure(g); err != nil {
 		return nil, result{outcome: failedOutcome(err), err: err}
 	}
+	if !k.enter() {
+		return nil, result{}
+	}
 	a := u.attemptFor(k, g)
 	a.reads = true
 	w, returned := u.observed(a), false
@@ -113,6 +116,9 @@ func (u *unit) command(k *ask, g event.Generation) (out any, r result) {
 func (u *unit) decide(k *ask, g event.Generation) (out any, r result) {
 	if err := u.ensure(g); err != nil {
 		return nil, result{outcome: failedOutcome(err), err: err}
+	}
+	if !k.enter() { // nobody waits for the answer, and was told that nothing was done
+		return nil, result{}
 	}
 	a := u.attemptFor(k, g)
 	a.snapshot = u.snapshot()

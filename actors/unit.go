@@ -26,6 +26,7 @@ type unit struct {
 	// Shown by the actor's goroutine to anybody.
 
 	shown   shown                  // the phase of the machine
+	open    atomic.Bool            // its behavior can be called: what it needs was read
 	head    atomic.Int64           // when the entry was emitted that is next, in ms; 0 = none is known
 	suspect atomic.Pointer[InHand] // nil unless a suspect is in hand
 
