@@ -107,7 +107,7 @@ func (c *Client) Members(ctx context.Context) ([]transport.Member, error) {
 	return c.routes.Members(ctx)
 }
 
-// Ask is the untyped form of the function [Ask].
+// Ask is the untyped form of the function [Ask], with the same bounds where ctx has no deadline. TTL is that of the client and of the nodes, each for its part.
 func (c *Client) Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (any, error) {
 	if c.fault != nil {
 		return nil, c.refused(to, command)

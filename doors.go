@@ -12,7 +12,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore"
 )
 
-// Ask is the untyped form of the function [Ask].
+// Ask is the untyped form of the function [Ask], with the same bounds where ctx has no deadline.
 func (a *App) Ask(ctx context.Context, to Ref, command any, opts ...AskOption) (any, error) {
 	r, err := a.live()
 	if err != nil {

@@ -124,6 +124,8 @@ type Asker = actors.Asker
 
 // Ask has an entity decide a command, or answer a query, and gives its reply: placed, err := keyhold.Ask[*Placed](ctx, app,
 // Order.ID("o-17"), &PlaceOrder{...}). Any node of the application can be asked, and any [Client]: the node that has the entity decides. See [actors.Ask] for what an error means.
+// Give ctx a deadline that fits the caller. Without one, an ask of an application on several nodes looks for the entity's node for two TTL at most, and waits there for one TTL at most until the entity
+// is open: then the error is ErrUnavailable, and [Retryable].
 func Ask[Out any](ctx context.Context, app Asker, to Ref, command any, opts ...AskOption) (Out, error) {
 	return actors.Ask[Out](ctx, app, to, command, opts...)
 }

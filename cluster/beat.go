@@ -124,13 +124,13 @@ func names(members []transport.Member) []string {
 	return all
 }
 
-// handOver lets go of units that members ask for who rank first for them, as many as a heartbeat may move.
+// handOver lets go of units that members ask for who rank first for them, as many as the pace allows.
 func (n *Node) handOver(members []transport.Member) {
-	most := max(1, int(float64(n.cfg.Moves)*n.traits.Heartbeat.Seconds()))
-	n.placement.Load().Asked(n.cfg.Self.ID, members, most, func(u event.Unit, by string) bool {
+	n.placement.Load().Asked(n.cfg.Self.ID, members, n.pace.Left(n.cfg.Now()), func(u event.Unit, by string) bool {
 		if !n.letGo(u) {
 			return false
 		}
+		n.pace.Take()
 		if f := n.cfg.Observer.HandedOver; f != nil {
 			f(u, by)
 		}

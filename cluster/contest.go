@@ -12,7 +12,6 @@ import (
 type Contest struct {
 	grace    time.Duration // that each rank waits longer than the one before
 	debounce time.Duration // that a node has to have ranked first before it asks for a unit
-	most     int           // units asked for at once
 
 	waiting map[event.Unit]*candidate
 	due     candidates
@@ -34,8 +33,8 @@ type Seen struct {
 }
 
 // NewContest makes one in which nothing was seen yet.
-func NewContest(grace, debounce time.Duration, most int) *Contest {
-	return &Contest{grace: grace, debounce: debounce, most: most, waiting: map[event.Unit]*candidate{}, wants: map[event.Unit]time.Time{}, left: map[event.Unit]bool{}}
+func NewContest(grace, debounce time.Duration) *Contest {
+	return &Contest{grace: grace, debounce: debounce, waiting: map[event.Unit]*candidate{}, wants: map[event.Unit]time.Time{}, left: map[event.Unit]bool{}}
 }
 
 // contenders is how many in rank go for a unit: the first, and one that goes when the first does not. A third would cost everybody a look at everything, so the others
@@ -112,9 +111,9 @@ func (c *Contest) Next() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
-// Wants gives the units to ask their holders for: those that this node has ranked first for long enough, the longest first, up to the most at once; and
+// Wants gives the units to ask their holders for: those that this node has ranked first for long enough, the longest first, up to the most; and
 // when there will be another one, zero for never.
-func (c *Contest) Wants(now time.Time) (units []event.Unit, next time.Time) {
+func (c *Contest) Wants(now time.Time, most int) (units []event.Unit, next time.Time) {
 	for u, since := range c.wants {
 		if at := since.Add(c.debounce); !at.After(now) {
 			units = append(units, u)
@@ -123,7 +122,7 @@ func (c *Contest) Wants(now time.Time) (units []event.Unit, next time.Time) {
 		}
 	}
 	sortUnits(units, func(a, b event.Unit) int { return c.wants[a].Compare(c.wants[b]) })
-	return units[:min(len(units), c.most)], next
+	return units[:min(len(units), most)], next
 }
 
 // Forget drops what is known of a unit: it runs here, or has no work any more.

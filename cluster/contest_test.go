@@ -21,13 +21,13 @@ var start = time.Unix(1_700_000_000, 0)
 // at is a time after the start.
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-func contest() *cluster.Contest { return cluster.NewContest(grace, debounce, 2) }
+func contest() *cluster.Contest { return cluster.NewContest(grace, debounce) }
 
 // due steps a contest to a time, and gives what is due then.
 func due(c *cluster.Contest, d time.Duration) []event.Unit { return c.Due(at(d)) }
 
 func wants(c *cluster.Contest, d time.Duration) []event.Unit {
-	units, _ := c.Wants(at(d))
+	units, _ := c.Wants(at(d), 2)
 	return units
 }
 
@@ -113,7 +113,7 @@ func TestWhatOthersHoldIsAskedForAfterAWhileTheLongestFirstAndFewAtOnce(t *testi
 	for i := range 3 {
 		c.See(at(time.Duration(3-i)*100*time.Millisecond), cluster.Seen{Unit: unit(i), Left: 10 * second})
 	}
-	if got, next := c.Wants(at(debounce)); len(got) != 0 || !next.Equal(at(100*time.Millisecond+debounce)) {
+	if got, next := c.Wants(at(debounce), 2); len(got) != 0 || !next.Equal(at(100*time.Millisecond+debounce)) {
 		t.Errorf("asks too early for %v, and again at %v", got, next.Sub(start))
 	}
 	if diff := cmp.Diff([]event.Unit{unit(2), unit(1)}, wants(c, 2*second)); diff != "" {

@@ -6,6 +6,14 @@ var Names = names
 // Listed is the broker's list as it was last read.
 type Listed = listed
 
+// Pace is that of hand-overs.
+type Pace = pace
+
+var (
+	NewPace   = newPace
+	MostWants = mostWants
+)
+
 // Read and Joined are its methods.
 var (
 	Read   = (*listed).read

@@ -87,6 +87,7 @@ type Node struct {
 	traits partitions.Traits
 	keeper *leases.Keeper // of parts
 	parts  *parts
+	pace   *pace // of hand-overs
 
 	placement atomic.Pointer[Placement]
 
@@ -165,6 +166,7 @@ func New(cfg Config) (*Node, error) {
 	n.mu.rest, n.mu.unfit, n.mu.counted = map[event.Unit]bool{}, map[event.Unit]unfit{}, map[string]bool{}
 	n.placement.Store(new(Placement))
 	n.parts = newParts(n)
+	n.pace = newPace(cfg.Moves, traits.Heartbeat, cfg.Now())
 	n.keeper = leases.New(leases.Config{Port: cfg.Port, Seldom: true, Trouble: func(err error) { n.trouble("renew the leases of parts", err) }})
 	return n, nil
 }

@@ -17,7 +17,7 @@ const wideEvery = 5
 func (n *Node) runScanning(ctx context.Context) {
 	timer := time.NewTimer(n.traits.Heartbeat)
 	defer timer.Stop()
-	contest := NewContest(n.cfg.Grace, n.cfg.Debounce, n.cfg.Moves)
+	contest := NewContest(n.cfg.Grace, n.cfg.Debounce)
 	next := n.cfg.Now().Add(n.traits.Heartbeat) // scan of everything
 	wide := n.cfg.Now().Add(wideEvery * n.traits.Heartbeat)
 	for {
@@ -45,7 +45,7 @@ func (n *Node) runScanning(ctx context.Context) {
 		if err := errors.Join(n.goFor(ctx, contest, units, looking{}), n.goFor(ctx, contest, contest.Due(now), looking{due: true})); err != nil && ctx.Err() == nil {
 			n.trouble("ask who holds units that have work", err)
 		}
-		wants, more := contest.Wants(n.cfg.Now())
+		wants, more := contest.Wants(n.cfg.Now(), n.mostWants())
 		n.setWants(wants)
 		wait := next.Sub(n.cfg.Now())
 		if !more.IsZero() {
@@ -82,6 +82,11 @@ func (n *Node) takeHeld() map[event.Unit]time.Time {
 	held := n.mu.held
 	n.mu.held = map[event.Unit]time.Time{}
 	return held
+}
+
+// mostWants is how many units this node asks for at once: as many as all others may let go of until they read the list again.
+func (n *Node) mostWants() int {
+	return mostWants(n.cfg.Moves, n.traits.Heartbeat, len(n.placement.Load().members))
 }
 
 func (n *Node) setWants(units []event.Unit) {

@@ -79,6 +79,7 @@ type player struct {
 	placement *cluster.Placement
 	known     string // the members, as they were told last
 	contest   *cluster.Contest
+	pace      *cluster.Pace
 	unfit     map[event.Unit]time.Time
 	wants     []event.Unit
 	beats     int64
@@ -201,7 +202,8 @@ func (s *stage) join(name string, weight int) *player {
 	s.born++
 	p.id, p.up, p.draining, p.apart, p.thaws = fmt.Sprintf("%s%d", name, s.born), true, false, false, time.Time{}
 	p.list, p.placement, p.known, p.beats, p.scans, p.wants = cluster.Listed{}, new(cluster.Placement), "", 0, 0, nil
-	p.contest, p.deferred = cluster.NewContest(grace, debounce, moves), nil
+	p.contest, p.deferred = cluster.NewContest(grace, debounce), nil
+	p.pace = cluster.NewPace(moves, heartbeat, s.now)
 	p.unfit, p.live, p.alarm = map[event.Unit]time.Time{}, map[event.Unit]*holding{}, time.Time{}
 	p.going = map[event.Unit]bool{}
 	p.later(time.Duration(p.index)*100*time.Millisecond, func() {
@@ -301,11 +303,12 @@ func (p *player) beat() {
 	p.later(s.late(), func() {
 		cluster.Read(&p.list, members, s.now)
 		p.settle()
-		p.placement.Asked(p.id, members, moves*int(heartbeat/second), func(u event.Unit, by string) bool {
+		p.placement.Asked(p.id, members, p.pace.Left(s.now), func(u event.Unit, by string) bool {
 			h := p.live[u]
 			if h == nil || h.over {
 				return false
 			}
+			p.pace.Take()
 			s.say("%s hands %s over to %s", p.name, u.Key, nameOf(members, by))
 			p.letGo(u)
 			return true
@@ -445,7 +448,7 @@ func (s *stage) left(u event.Unit) time.Duration {
 func (p *player) attend() {
 	s := p.s
 	had := len(p.wants)
-	wants, more := p.contest.Wants(s.now)
+	wants, more := p.contest.Wants(s.now, cluster.MostWants(moves, heartbeat, len(p.placement.Members())))
 	if len(wants) > 0 && !slices.Equal(wants, p.wants) {
 		s.say("%s asks for %s", p.name, keysOf(wants))
 	}
