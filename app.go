@@ -25,6 +25,9 @@ var ErrNotStarted = errors.New("application is not started")
 
 // App is one node of an application: its entities and handlers on a store and a transport. Make it with [New], give it its
 // declarations with [App.Register], then [App.Start] it, or hand it to [Main]. All methods may be called concurrently.
+//
+// Several may run in one process, each with a Store and a Transport of its own. Those of another App that is started are refused by Start, which leaves them as they are; once
+// that App is stopped, any App may have them.
 type App struct {
 	cfg       Config
 	retention lifecycle.Loop
@@ -131,6 +134,11 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		return nil, nil, fmt.Errorf("transport %q delivers from no store: use local.New(), redis.Open(url) or inline.New()", a.cfg.Transport.Name())
 	}
 
+	release, err := a.cfg.Transport.Claim() // before the store is touched
+	if err != nil {
+		return nil, nil, fmt.Errorf("config: Transport (%s) is that of another App of this process, which goes on with it: give each App one of its own, made by local.New(), redis.Open(url) or inline.New(), or Stop the other first: %w",
+			a.cfg.Transport.Name(), err)
+	}
 	_, relayed := a.cfg.Transport.(transport.Broker)
 	var lease time.Duration
 	if relayed {
@@ -140,13 +148,14 @@ func (a *App) start(ctx context.Context, in declared, faults error) (_, rest *ru
 		Node: a.cfg.Node, Application: a.cfg.Name, Formerly: a.cfg.FormerName, Wait: a.cfg.Wait, NoMigrate: a.cfg.NoMigrate, Relayed: relayed, Lease: lease, Observe: a.storeNotice,
 	})
 	if err != nil {
+		release()
 		return nil, nil, err
 	}
 	if id.Unclean {
 		a.cfg.Logger.Warn("the process that had the store open before did not stop by itself: what was in a behavior then may be what ended it, "+
 			"and is tried with care", "max_crashes", a.cfg.MaxCrashes)
 	}
-	r := &running{app: a, store: a.storeReach(), rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules(), trace: a.cfg.Observer.Trace}, names: p.names()}
+	r := &running{app: a, unclaim: release, store: a.storeReach(), rousing: &a.rousing, subscriptions: p.subscriptions, router: &router{routes: p.routes, types: types, rules: a.cfg.keyRules(), trace: a.cfg.Observer.Trace}, names: p.names()}
 	r.jobs = newJobs(r)
 	r.open, r.rollback = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := a.run(ctx, r, in, p, id, t); err != nil {

@@ -15,8 +15,8 @@ import (
 // Config is what an [App] is made of. Name, Store and Transport must be set; zero fields take their default.
 type Config struct {
 	Name      string              // of the application, the same on all its nodes; a name by the rules of categories
-	Store     eventstore.Store    // sqlite.Open("orders.db"), postgres.Open(url), memory.Open()
-	Transport transport.Transport // local.New(), redis.Open(url), inline.New()
+	Store     eventstore.Store    // sqlite.Open("orders.db"), postgres.Open(url), memory.Open(); of this App alone, while it is started
+	Transport transport.Transport // local.New(), redis.Open(url), inline.New(); likewise
 
 	// FormerName is the name that the application had before, where it has another one now: its store is given the new one. A store keeps the name of its application, so that
 	// no other is started on it by mistake.

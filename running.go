@@ -22,6 +22,7 @@ const (
 // running is what exists between a Start and the end of its Stop. But for acts and jobs it is immutable once started.
 type running struct {
 	app     *App
+	unclaim func()          // the transport
 	runtime *actors.Runtime // nil in a start that failed early
 	carrier carrier         // likewise
 	store   *reach
@@ -197,6 +198,7 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 	closes := patiently(ctx, r.app.cfg.Store.Stop)
 	if closes == nil {
 		r.rollback(ErrStopping)
+		r.unclaim()
 	}
 	return closes == nil, errors.Join(works, watches, closes)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/keyhold/keyhold/eventstore/faulty"
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
+	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/inline"
 	"github.com/keyhold/keyhold/transport/local"
 )
@@ -115,6 +116,13 @@ func TestNoUnitIsEnteredAgainWhileABehaviorOfAnEarlierStartIsInside(t *testing.T
 			t.Errorf("start beside a behavior that is inside: %v", err)
 		}
 		another := keyhold.New(cfg)
+		another.Register(cart, d.handler())
+		if err := another.Start(t.Context()); !errors.Is(err, transport.ErrClaimed) {
+			t.Errorf("start of another application on the transport: %v", err)
+		}
+		apart := cfg
+		apart.Transport = local.New()
+		another = keyhold.New(apart)
 		another.Register(cart, d.handler())
 		if err := another.Start(t.Context()); !errors.Is(err, eventstore.ErrOwned) {
 			t.Errorf("start of another application on the store: %v", err)

@@ -101,9 +101,13 @@ type OwnedError struct {
 	Path string // what is owned
 	PID  int    // of the owner, 0 when not known
 	Node string // of the owner, "" when not known
+	Here bool   // it is this very value that is started, or about to be, by somebody else in this process
 }
 
 func (e *OwnedError) Error() string {
+	if e.Here {
+		return fmt.Sprintf("store %s is that of another App of this process, which goes on with it: give each App a store of its own, or Stop the other first", e.Path)
+	}
 	who := "another process"
 	if e.PID != 0 {
 		who = fmt.Sprintf("process %d", e.PID)

@@ -46,6 +46,7 @@ func TestMessagesTellWhatAPersonNeeds(t *testing.T) {
 		{&eventstore.ListMovedError{Read: 1, Actual: 2}, []string{"revision 1", "at 2", "another program"}},
 		{&eventstore.OwnedError{Path: "orders.db", PID: 42, Node: "orders@host"}, []string{"orders.db", "process 42", "orders@host", "stop it"}},
 		{&eventstore.OwnedError{Path: "orders.db"}, []string{"another process"}},
+		{&eventstore.OwnedError{Path: "orders.db", PID: 42, Here: true}, []string{"orders.db", "another App of this process", "a store of its own"}},
 		{&eventstore.FormatError{Path: "orders.db", Found: 3, Known: 2}, []string{"orders.db", "run the newer program"}},
 		{&eventstore.FormatError{Path: "orders.db", Found: 1, Known: 2}, []string{"orders.db", "migrate"}},
 	} {

@@ -16,7 +16,8 @@ import (
 // limit that is not 1 to [MaxLimit] is an error.
 type Store interface {
 	// Start opens the database, takes its ownership, brings its format up to date and draws a new start generation.
-	// A store that another process owns gives [*OwnedError] at once, or waits for it with StartOptions.Wait.
+	// A store that another process owns gives [*OwnedError] at once, or waits for it with StartOptions.Wait. A value that is started already, and not stopped since, gives one whose
+	// Here is set, at once whatever opts say, and leaves no trace: whoever was first goes on with it, and who was refused does not Stop it.
 	Start(ctx context.Context, opts StartOptions) (Identity, error)
 	// Stop waits for the commits in hand, closes the database and gives up its ownership. It is idempotent.
 	Stop(ctx context.Context) error

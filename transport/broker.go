@@ -13,7 +13,7 @@ import (
 // and units are leased through its partitions.Port. Its roles are below; every method may block on I/O, honours its context, and may be called
 // concurrently between [Broker.Connect] and Stop. Batches answer for each element: one that goes wrong fails no other.
 //
-// Order of calls: Connect, Trust, [Registrations].Declare, Start, Stop. Start has it listen for wakes, which it gives to Node.Wake, and watch for a
+// Order of calls: Claim, Connect, Trust, [Registrations].Declare, Start, Stop. Start has it listen for wakes, which it gives to Node.Wake, and watch for a
 // loss of memory, which it gives to Node.Forgot. Committed does nothing: the relay is told of commits.
 //
 // An error that is none of those named is transient: back off and ask again.

@@ -12,6 +12,11 @@ import (
 type Transport interface {
 	Name() string
 	Capabilities() Capabilities
+	// Claim makes the transport its caller's until release, before anything else is done with it: an application does so before it opens its store. What is
+	// another's gives [ErrClaimed], at once and without a trace: it goes on with its work, and whoever was refused neither starts, binds nor stops it. It does no I/O.
+	//
+	// release comes after a Stop that returned nil. From then on anybody may claim the transport, be it an application with another store, and start it again.
+	Claim() (release func(), err error)
 	// Start offers what the node's subscribers have not passed yet, and from now on what is committed. ctx bounds Start
 	// alone. A transport that was started and not stopped since refuses.
 	Start(ctx context.Context, node Node) error

@@ -91,6 +91,36 @@ var lifecycle = []check{
 		}
 		f.publish(f.event("order", "a"))
 	}},
+	{"a value that is started is refused at once, also to who would wait, and goes on with its work", func(f *fixture) {
+		f.publish(f.event("order", "a"))
+		stopped := f.store
+		for range 2 {
+			for _, opts := range []eventstore.StartOptions{{}, {Wait: true}, {Relayed: true, Lease: time.Minute}, {Relayed: true, Lease: time.Minute, Wait: true}} {
+				opts.Node = "second"
+				opts.Observe = func(n eventstore.Notice) { f.Errorf("noticed: %+v", n) }
+				_, err := f.store.Start(f.ctx, opts)
+				if owned, is := errors.AsType[*eventstore.OwnedError](err); !is || !owned.Here {
+					f.Fatalf("start with %+v gave %v, want an *OwnedError of this process", opts, err)
+				}
+			}
+			present, err := f.store.Present(f.ctx)
+			f.must(err)
+			if len(present) != 1 || present[0].Generation != f.id.StartGeneration {
+				f.Fatalf("present: %+v, want start %d alone", present, f.id.StartGeneration)
+			}
+			f.publish(f.event("order", "a"))
+			f.restartRelayed(f.stop)
+		}
+		f.same("lane", sequences(f.lane(orders)), upTo(3))
+		f.stop()
+		_, err := stopped.Start(f.ctx, eventstore.StartOptions{}) // by anybody, once it is stopped
+		f.must(err)
+		f.must(stopped.Stop(f.ctx))
+		f.restart(f.stop)
+		if f.id.Unclean {
+			f.Fatal("a refused start has left it unclean")
+		}
+	}},
 	{"a store is of the application that started on it first, until that has another name", func(f *fixture) {
 		as := func(name, formerly string) error {
 			f.stop()

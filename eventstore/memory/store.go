@@ -38,8 +38,8 @@ func Open() *Store {
 // in one process, each with a handle of its own that is started with Relayed.
 func Share(s *Store) *Store { return &Store{mu: s.mu} }
 
-// Start opens the store, which only one caller has at a time: until Stop another Start, of the same value or of one that shares its data, is refused with
-// [*eventstore.OwnedError], or waits. Handles that are all started with Relayed have it at the same time.
+// Start opens the store, which only one caller has at a time: until Stop another Start of one that shares its data is refused with
+// [*eventstore.OwnedError], or waits, and one of the same value is refused. Handles that are all started with Relayed have it at the same time.
 func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (eventstore.Identity, error) {
 	told := false
 	for {
@@ -52,7 +52,7 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 			return id, err
 		case owned == nil:
 			return id, nil
-		case !opts.Wait:
+		case owned.Here || !opts.Wait:
 			return eventstore.Identity{}, owned
 		case opts.Observe != nil && !told:
 			opts.Observe(eventstore.Notice{What: "waiting for owner", Who: owned.Node})
@@ -69,7 +69,10 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 func (s *Store) tryStart(opts *eventstore.StartOptions) (eventstore.Identity, *eventstore.OwnedError, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.generation != 0 || (len(s.mu.starts) > 0 && !(opts.Relayed && s.mu.relayed)) {
+	if s.generation != 0 {
+		return eventstore.Identity{}, &eventstore.OwnedError{Path: "memory", PID: os.Getpid(), Node: s.mu.node, Here: true}, nil, nil
+	}
+	if len(s.mu.starts) > 0 && !(opts.Relayed && s.mu.relayed) {
 		if opts.Wait && s.mu.freed == nil {
 			s.mu.freed = make(chan struct{})
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type Store struct {
 	operations
 	config Config
 	opened atomic.Pointer[opened] // nil unless started
+	taken  atomic.Bool            // from the beginning of a Start on, until that has failed or a Stop is through
 
 	// Seams for tests.
 	formats fs.FS
@@ -78,7 +80,7 @@ type opened struct {
 const sidePool = 2
 
 // Start opens the database.
-func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (eventstore.Identity, error) {
+func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (_ eventstore.Identity, err error) {
 	if err := ctx.Err(); err != nil {
 		return eventstore.Identity{}, err
 	}
@@ -90,6 +92,14 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	if err != nil {
 		return eventstore.Identity{}, err
 	}
+	if !s.taken.CompareAndSwap(false, true) {
+		return eventstore.Identity{}, &eventstore.OwnedError{Path: config.name, PID: os.Getpid(), Here: true}
+	}
+	defer func() {
+		if err != nil {
+			s.taken.Store(false)
+		}
+	}()
 	config.dial = s.dial
 	owner, err := own(ctx, config, opts)
 	if err != nil {
@@ -99,10 +109,7 @@ func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (events
 	if err != nil {
 		return eventstore.Identity{}, errors.Join(err, owner.close())
 	}
-	if !s.opened.CompareAndSwap(nil, o) { // this value was started already, for a relay, and the store can be shared
-		err := &eventstore.OwnedError{Path: config.name}
-		return eventstore.Identity{}, errors.Join(err, o.close(ctx))
-	}
+	s.opened.Store(o)
 	return o.identity, nil
 }
 
@@ -253,7 +260,9 @@ func (s *Store) Stop(ctx context.Context) error {
 	if err := o.close(ctx); err != nil {
 		return fmt.Errorf("stop store %s: %w", o.config.name, err)
 	}
-	s.opened.CompareAndSwap(o, nil)
+	if s.opened.CompareAndSwap(o, nil) {
+		s.taken.Store(false)
+	}
 	return nil
 }
 

@@ -39,6 +39,7 @@ type Store struct {
 	operations
 	config Config
 	opened atomic.Pointer[opened] // nil unless started
+	taken  atomic.Bool            // from the beginning of a Start on, until that has failed or a Stop is through
 
 	// Seams for tests.
 	formats fs.FS
@@ -75,10 +76,18 @@ type opened struct {
 }
 
 // Start opens the database. A store that is started already, by this value, another or another process, is owned.
-func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (eventstore.Identity, error) {
+func (s *Store) Start(ctx context.Context, opts eventstore.StartOptions) (_ eventstore.Identity, err error) {
 	if err := ctx.Err(); err != nil {
 		return eventstore.Identity{}, err
 	}
+	if !s.taken.CompareAndSwap(false, true) {
+		return eventstore.Identity{}, &eventstore.OwnedError{Path: s.config.Path, PID: os.Getpid(), Here: true}
+	}
+	defer func() {
+		if err != nil {
+			s.taken.Store(false)
+		}
+	}()
 	path, err := s.config.resolve()
 	if err != nil {
 		return eventstore.Identity{}, err
@@ -202,7 +211,9 @@ func (s *Store) Stop(ctx context.Context) error {
 	if err := o.close(ctx); err != nil {
 		return fmt.Errorf("stop store %s: %w", s.config.Path, err)
 	}
-	s.opened.CompareAndSwap(o, nil)
+	if s.opened.CompareAndSwap(o, nil) {
+		s.taken.Store(false)
+	}
 	return nil
 }
 

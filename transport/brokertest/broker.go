@@ -17,7 +17,8 @@ import (
 // Broker is one node's way to a [Server]. Make it with [Server.Node].
 type Broker struct {
 	*Server
-	name string
+	name  string
+	claim transport.Claim
 
 	own struct {
 		sync.Mutex
@@ -51,6 +52,9 @@ func (b *Broker) Port() partitions.Port { return &port{Broker: b} }
 
 // Name is "memory".
 func (b *Broker) Name() string { return "memory" }
+
+// Claim implements [transport.Transport].
+func (b *Broker) Claim() (release func(), err error) { return b.claim.Take() }
 
 // Capabilities are all but Inline.
 func (b *Broker) Capabilities() transport.Capabilities {

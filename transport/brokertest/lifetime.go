@@ -34,6 +34,33 @@ var lifetime = []check{
 			s.Error("started twice")
 		}
 	}},
+	{"It is one user's at a time, and goes on for that one when another is refused", func(s *suite) {
+		release, err := s.Broker.Claim()
+		s.must("claim", err)
+		here := s.listen(s.Broker, "shipping")
+		owner := s.Broker.OwnerID()
+		if _, err := s.Broker.Claim(); !errors.Is(err, transport.ErrClaimed) {
+			s.Errorf("claimed twice: %v", err)
+		}
+		elsewhere, err := s.other().Claim() // it is the value that is claimed, not what is behind it
+		s.must("claim another", err)
+		elsewhere()
+		s.start(orders, 1, 1, "shipping")
+		here.awaitWake(s, shipping)
+		s.same("owner", owner, s.Broker.OwnerID())
+		s.must("stop", s.Broker.Stop(s.Context()))
+		release()
+		next, err := s.Broker.Claim()
+		s.must("claim what was released", err)
+		release() // again: it is not theirs any more
+		if _, err := s.Broker.Claim(); !errors.Is(err, transport.ErrClaimed) {
+			s.Errorf("claimed from the next: %v", err)
+		}
+		s.must("connect", s.Broker.Connect(s.Context()))
+		s.same("append", told(transport.AppendOK, orders, 2), s.run(orders, 2, 2))
+		s.must("stop", s.Broker.Stop(s.Context()))
+		next()
+	}},
 	{"Stop is idempotent, and another start follows it", func(s *suite) {
 		s.listen(s.Broker, "shipping")
 		for range 2 {

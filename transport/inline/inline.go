@@ -14,11 +14,12 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// Transport is a [transport.Transport] that delivers before the committing caller goes on. Make it with [New], give it its
-// store with Bind.
+// Transport is a [transport.Transport] that delivers before the committing caller goes on, of one application at a time. Make it
+// with [New], give it its store with Bind.
 type Transport struct {
 	store eventstore.Store
 	port  *storelane.Port
+	claim transport.Claim
 	mu    struct {
 		sync.Mutex
 		run *run // nil before Start and after a Stop that was waited for
@@ -53,6 +54,9 @@ func (t *Transport) Capabilities() transport.Capabilities {
 	return transport.Publish | transport.ConsumerGroups | transport.Ack | transport.Ordering |
 		transport.DeadLetter | transport.Replay | transport.Inline
 }
+
+// Claim implements [transport.Transport].
+func (t *Transport) Claim() (release func(), err error) { return t.claim.Take() }
 
 // Start delivers what is unpassed before it returns. A unit that cannot be driven is reported and does not fail the start;
 // a store that cannot be read does, and so does the end of ctx.

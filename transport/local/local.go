@@ -14,13 +14,14 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// Transport is a [transport.Transport] within the process. Make it with [New], give it its store with Bind.
+// Transport is a [transport.Transport] within the process, of one application at a time. Make it with [New], give it its store with Bind.
 type Transport struct {
 	backlog storelane.Backlog
 	port    *storelane.Port
 	wanted  chan struct{} // holds one token when a look is wanted
 	looking lifecycle.Loop
 	routes  atomic.Pointer[routes] // nil unless started
+	claim   transport.Claim
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -57,6 +58,9 @@ func (t *Transport) Capabilities() transport.Capabilities {
 	return transport.Publish | transport.ConsumerGroups | transport.Ack | transport.Ordering |
 		transport.DeadLetter | transport.Replay | transport.Partitioning
 }
+
+// Claim implements [transport.Transport].
+func (t *Transport) Claim() (release func(), err error) { return t.claim.Take() }
 
 // Start begins to carry, and to look in the background for what is unpassed. When the process before left the store unclean it finds
 // out first which units it left so.

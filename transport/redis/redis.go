@@ -11,8 +11,10 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// Transport is a [transport.Broker] on Redis. Make it with [Open] or [New], give it its store with Bind.
+// Transport is a [transport.Broker] on Redis, of one application at a time: two in one process need one each, also on the same Redis. Make it with [Open] or [New], give it its store
+// with Bind.
 type Transport struct {
+	claim transport.Claim
 	cfg   Config
 	fault error // of cfg: told by Connect
 
@@ -65,6 +67,9 @@ func (t *Transport) Bind(store eventstore.Store, id eventstore.Identity, keys ev
 
 // Name is "redis".
 func (t *Transport) Name() string { return "redis" }
+
+// Claim implements [transport.Transport].
+func (t *Transport) Claim() (release func(), err error) { return t.claim.Take() }
 
 // Capabilities are all but Inline.
 func (t *Transport) Capabilities() transport.Capabilities {

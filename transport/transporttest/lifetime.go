@@ -2,11 +2,13 @@ package transporttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/keyhold/keyhold/internal/lifecycle"
 	"github.com/keyhold/keyhold/internal/lifecycle/lifecycletest"
+	"github.com/keyhold/keyhold/transport"
 )
 
 var lifetime = []check{
@@ -20,6 +22,32 @@ var lifetime = []check{
 		f.awaitApplied(1)
 		f.stop()
 		f.stop()
+	}},
+	{name: "It is one user's at a time, and goes on for that one when another is refused", run: func(f *fixture) {
+		release, err := f.transport.Claim()
+		f.must(err)
+		f.start()
+		if _, err := f.transport.Claim(); !errors.Is(err, transport.ErrClaimed) {
+			f.Errorf("claimed twice: %v", err)
+		}
+		f.publish(f.event(payments, "c-1"))
+		f.awaitApplied(1)
+		f.stop()
+		if _, err := f.transport.Claim(); !errors.Is(err, transport.ErrClaimed) {
+			f.Errorf("claimed when stopped, and not released: %v", err)
+		}
+		release()
+		next, err := f.transport.Claim()
+		f.must(err)
+		release() // again: it is not theirs any more
+		if _, err := f.transport.Claim(); !errors.Is(err, transport.ErrClaimed) {
+			f.Errorf("claimed from the next: %v", err)
+		}
+		f.start()
+		f.publish(f.event(payments, "c-1"))
+		f.awaitApplied(2)
+		f.stop()
+		next()
 	}},
 	{name: "A start whose context is done starts nothing", run: func(f *fixture) {
 		ctx, cancel := context.WithCancel(f.Context())
