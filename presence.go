@@ -33,7 +33,7 @@ func (r *running) say(ctx context.Context) {
 	}
 	trouble := ""
 	if err != nil {
-		trouble = err.Error()
+		trouble = event.Text(err.Error(), 4<<10)
 	}
 	if since.Equal(r.presence.said) {
 		return

@@ -92,7 +92,7 @@ func (r *router) envelopes(ctx context.Context, events []any) ([]event.Envelope,
 	all := make([]event.Envelope, 0, len(events))
 	var trace event.Trace
 	if r.trace != nil {
-		trace = r.trace(ctx)
+		trace = r.trace(ctx).Fit()
 	}
 	var faults []error
 	for _, e := range events {

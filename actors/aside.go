@@ -2,7 +2,6 @@ package actors
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/keyhold/keyhold/event"
@@ -173,11 +172,5 @@ func (u *unit) entryAt(lane event.LaneRef, seq event.Sequence) *event.Envelope {
 // maxErrorText is how many bytes are kept of the text of the error that halted a unit, or for which an event was set aside.
 const maxErrorText = 4 << 10
 
-// errorText makes the text of an error fit to be kept: not too long, and valid UTF-8.
-func errorText(s string) string {
-	const more = " ..."
-	if len(s) <= maxErrorText {
-		return strings.ToValidUTF8(s, "?")
-	}
-	return strings.ToValidUTF8(s[:maxErrorText-len(more)], "?") + more
-}
+// errorText makes the text of an error fit to be kept.
+func errorText(s string) string { return event.Text(s, maxErrorText) }

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -64,6 +65,16 @@ type askOptions struct {
 	causationID   string // of the behavior that asks
 }
 
+// check says which of the identifiers that somebody gave cannot be kept, all at once. A trace that cannot is none.
+func (o *askOptions) check() error {
+	o.trace = o.trace.Fit()
+	id, correlation, tenant := event.CheckID("command id", o.id), event.CheckID("correlation id", o.correlationID), event.CheckID("tenant", o.tenant)
+	if id == nil && correlation == nil && tenant == nil {
+		return nil
+	}
+	return errors.Join(id, correlation, tenant)
+}
+
 // inherit fills in what was not said with what the behavior that asks knows. It is copied: nothing that is asked keeps hold of
 // the one that asked.
 func (o *askOptions) inherit(cause Meta) {
@@ -76,6 +87,9 @@ func (o *askOptions) inherit(cause Meta) {
 // CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a
 // command with an id that the entity has seen gets that again without being decided. Ids are remembered per entity, as long
 // as the store keeps replies. The types of the command and of its reply need wire names.
+//
+// What cannot be an identifier ([event.CheckID]) is refused before anything is done, with an [*event.IDError]; so it is for [CorrelationID] and [Tenant]. Of what comes from outside,
+// such as the header of a request, take a hash if it may be anything.
 func CommandID(id string) AskOption { return func(o *askOptions) { o.id = id } }
 
 // CorrelationID sets the correlation of everything the command leads to. By default it is that of the behavior that
@@ -85,7 +99,7 @@ func CorrelationID(id string) AskOption { return func(o *askOptions) { o.correla
 // Tenant sets the tenant of everything the command leads to. By default it is that of the behavior that asks.
 func Tenant(tenant string) AskOption { return func(o *askOptions) { o.tenant = tenant } }
 
-// Trace sets the trace context of everything the command leads to. By default it is that of the behavior that asks.
+// Trace sets the trace context of everything the command leads to. By default it is that of the behavior that asks. One that cannot be kept is left out.
 func Trace(t event.Trace) AskOption { return func(o *askOptions) { o.trace = t } }
 
 // ask is a command or query on its way to an entity, and back. The one who waits and the one who answers settle in state

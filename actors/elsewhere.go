@@ -87,6 +87,9 @@ func (m *Remote) outside(ctx context.Context, caller *attempt, to Ref, command a
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if err := o.check(); err != nil {
+		return transport.PeerAsk{}, err
+	}
 	if caller != nil {
 		if caller.inSQL() {
 			return transport.PeerAsk{}, ErrAskInTx
@@ -112,7 +115,7 @@ func (m *Remote) question(ctx context.Context, to Ref, command any, o askOptions
 		return transport.PeerAsk{}, fmt.Errorf("it may have to go to another node: %w", err)
 	}
 	if o.trace == (event.Trace{}) && m.cfg.Trace != nil {
-		o.trace = m.cfg.Trace(ctx)
+		o.trace = m.cfg.Trace(ctx).Fit()
 	}
 	return transport.PeerAsk{
 		To: to.unit(), Type: enc.Type, Version: enc.Version, Encoding: enc.Encoding, Data: enc.Data,

@@ -193,5 +193,5 @@ func (r *Runtime) traceOf(ctx context.Context) event.Trace {
 	if r.cfg.Observer.Trace == nil {
 		return event.Trace{}
 	}
-	return r.cfg.Observer.Trace(ctx)
+	return r.cfg.Observer.Trace(ctx).Fit()
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -82,6 +83,11 @@ func (r *Runtime) incoming(q *transport.PeerAsk) (in any, refused *transport.Pee
 	if err := r.cfg.Keys.Check(q.To.Key); err != nil {
 		return refuse(transport.PeerBad, "id: %v", err)
 	}
+	o := optionsOf(q)
+	if err := errors.Join(o.check(), event.CheckID("causation id", q.CausationID)); err != nil {
+		return refuse(transport.PeerBad, "%v", err)
+	}
+	q.Trace = o.trace
 	if !q.Decide && r.cfg.Elsewhere != nil && run.units.find(q.To) == nil && !r.cfg.Elsewhere.Here(q.To) {
 		return refuse(transport.PeerNotOwner, "another node is to be asked for %s first", q.To)
 	}

@@ -149,6 +149,10 @@ func (r *Runtime) Ask(ctx context.Context, to Ref, command any, opts ...AskOptio
 	for _, o := range opts {
 		o(&k.opts)
 	}
+	if err := k.opts.check(); err != nil {
+		r.asks.put(k)
+		return nil, askError(to, command, &AskError{Err: err})
+	}
 	if r.cfg.Elsewhere == nil {
 		got := r.askHere(to, k)
 		return got.out, askError(to, command, got.err)
@@ -209,6 +213,9 @@ func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOpti
 	k := &ask{ctx: outside(ctx), in: command, tell: true} // its end does not matter
 	for _, o := range opts {
 		o(&k.opts)
+	}
+	if err := k.opts.check(); err != nil {
+		return askError(to, command, &AskError{Err: err})
 	}
 	said, caller := k.opts, attemptOf(ctx)
 	if caller != nil {

@@ -144,7 +144,7 @@ func (u *unit) rejected(k *ask, g event.Generation, r result) result {
 	}
 	kept, err := u.keep(k, nil)
 	if err == nil {
-		kept.Rejected = cmp.Or(reasonOf(r.err), noReason)
+		kept.Rejected = event.Text(cmp.Or(reasonOf(r.err), noReason), maxRejection)
 		_, err = u.write(eventstore.Changes{Fence: u.fence(g), Reply: kept})
 	}
 	if err != nil {
@@ -154,6 +154,9 @@ func (u *unit) rejected(k *ask, g event.Generation, r result) result {
 	}
 	return result{err: r.err, own: true}
 }
+
+// maxRejection is how many bytes are kept of the reason of a rejection.
+const maxRejection = 64 << 10
 
 // noReason is kept of a rejection without a reason: what has none was not rejected.
 const noReason = "no reason was given"

@@ -13,6 +13,13 @@ const MaxRate = 100_000
 
 // Validate reports what no store may do, whatever it holds: all that is wrong with the act at once.
 func (a *Act) Validate() error {
+	for _, text := range [...]struct{ what, is string }{
+		{"name", a.Unit.Name}, {"key", a.Unit.Key}, {"category of the event", a.Seen.Lane.Category}, {"key of the event", a.Seen.Lane.Key},
+	} {
+		if err := event.CheckID(text.what, text.is); err != nil { // it could not be named with whatever else is wrong
+			return fmt.Errorf("%s: %w", a.Kind, err)
+		}
+	}
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
 		if is {
@@ -51,6 +58,11 @@ func (a *Act) needsReason() bool {
 
 // Validate reports what selects nothing in any store.
 func (f *Filter) Validate() error {
+	for _, text := range [...]struct{ what, is string }{{"handler", f.Handler}, {"key", f.Key}, {"type", f.Type}, {"event id", f.EventID}} {
+		if err := event.CheckID(text.what, text.is); err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
+	}
 	switch {
 	case f.Handler == "":
 		return errors.New("filter: name a handler")

@@ -77,6 +77,14 @@ func (c *Changes) validateEvents(events []event.Envelope, what string) error {
 		case e.LaneID != "":
 			return fmt.Errorf("%s event %q: lane id %q is of a sink lane, this is a broker lane", what, e.ID, e.LaneID)
 		}
+		for _, text := range [...]struct{ what, is string }{
+			{"event id", e.ID}, {"type", e.Type}, {"tenant", e.Tenant}, {"correlation id", e.CorrelationID}, {"causation id", e.CausationID},
+			{"traceparent", e.Trace.Parent}, {"tracestate", e.Trace.State},
+		} {
+			if err := event.CheckID(text.what, text.is); err != nil {
+				return fmt.Errorf("%s %s: %w", what, e.Ref(), err)
+			}
+		}
 	}
 	return nil
 }
@@ -105,6 +113,10 @@ func (c *Changes) validateState() error {
 	}
 	if r := c.Reply; r != nil && (r.Stream.IsZero() || r.CommandID == "") {
 		return fmt.Errorf("reply to command %q of stream %q: a reply needs both", r.CommandID, r.Stream)
+	} else if r != nil {
+		if err := event.CheckID("command id", r.CommandID); err != nil {
+			return fmt.Errorf("reply of stream %q: %w", r.Stream, err)
+		}
 	}
 	return nil
 }

@@ -80,17 +80,20 @@ func (b *build) unshown(ctx context.Context, err error) next {
 	return b.writeDown(ctx, at, nil, b.switches, err)
 }
 
+// maxErrorText is how many bytes are kept of the text of an error.
+const maxErrorText = 4 << 10
+
 // writeDown makes a failed attempt durable, and that the build is halted where it was the last.
 func (b *build) writeDown(ctx context.Context, at eventstore.ProjectionEvent, envelope *event.Envelope, attempts int, err error) next {
-	now := b.rt.cfg.Now().UTC()
+	now, text := b.rt.cfg.Now().UTC(), event.Text(err.Error(), maxErrorText)
 	step := b.stepTo(b.own.Position)
 	switch reason := b.whyHalt(err, attempts); reason {
 	case "":
 		step.Tried = &eventstore.ProjectionTried{ // of which the suspicions are 0: it has returned
-			Event: at, Attempts: attempts, Error: err.Error(), Time: now, Again: now.Add(max(b.prog.desc.Retry.Delay(attempts), time.Millisecond)),
+			Event: at, Attempts: attempts, Error: text, Time: now, Again: now.Add(max(b.prog.desc.Retry.Delay(attempts), time.Millisecond)),
 		}
 	default:
-		step.Halt = &eventstore.ProjectionHalt{Event: at, Attempts: attempts, Reason: reason, Error: err.Error(), Since: now}
+		step.Halt = &eventstore.ProjectionHalt{Event: at, Attempts: attempts, Reason: reason, Error: text, Since: now}
 	}
 	if err := b.record(ctx, step); err != nil {
 		return b.trouble(ctx, "write down what failed; the attempt is not counted", err)

@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness, only ...string) {
 		{"Checkpoints", checkpoints},
 		{"Units", units},
 		{"Halts", halts},
+		{"Texts", texts},
 		{"Lanes", lanes},
 		{"Purge", purges},
 		{"Registry", registry},

@@ -1,0 +1,46 @@
+package keyhold_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore/postgres"
+	"github.com/keyhold/keyhold/internal/postgresserver"
+	"github.com/keyhold/keyhold/transport/local"
+)
+
+// PostgreSQL keeps no zero byte in a text, nor what is not UTF-8, and a long one in no index.
+func TestWhatPostgreSQLCannotKeepIsRefusedInWordsOrMadeText(t *testing.T) {
+	t.Parallel()
+	n := newNotes()
+	halted := make(chan string, 10)
+	cfg := keyhold.Config{Name: "shop", Store: postgres.Open(postgresserver.Database(t)), Transport: local.New(), Logger: quiet}
+	cfg.Observer.Halted = func(h keyhold.Halted) { halted <- h.Error }
+	app := run(t, cfg, cart, n.handler())
+	for _, id := range []string{"a\x00b", "a\xffb", strings.Repeat("i", 1<<20)} {
+		for what, option := range map[string]keyhold.AskOption{"command id": keyhold.CommandID(id), "correlation id": keyhold.CorrelationID(id), "tenant": keyhold.Tenant(id)} {
+			_, err := keyhold.Ask[*added](t.Context(), app, cart.ID("c-1"), &addItem{"ada", "tea"}, option)
+			if wrong, is := errors.AsType[*event.IDError](err); !is || wrong.What != what || strings.Contains(err.Error(), "SQLSTATE") {
+				t.Errorf("%s of %.10q: %.300v", what, id, err)
+			}
+		}
+	}
+	const odd = "\x00 \x1b[2J"
+	n.refuse(odd, true)
+	add(t, app, "c-1", "ada", odd)
+	if s := within(t, 20*time.Second, "the halt", halted); !strings.Contains(s, "cannot take \uFFFD") {
+		t.Errorf("halted by %q", s)
+	}
+	halts, err := app.Halts(t.Context(), "register", keyhold.Unit{}, 10)
+	if err != nil || len(halts) != 1 || !utf8.ValidString(halts[0].Error) || strings.Contains(halts[0].Error, "\x00") {
+		t.Errorf("halts are %v, %v", halts, err)
+	}
+	if len(n.of("ada")) != 0 {
+		t.Errorf("%q was applied", n.of("ada"))
+	}
+}
