@@ -45,6 +45,9 @@ func (c ClusterConfig) faults(t transport.Transport) error {
 	if c.Weight < 0 || c.Weight > mostWeight {
 		add("Weight is %d: it must be from 1 to %d, or 0 for 1", c.Weight, mostWeight)
 	}
+	if err := event.CheckID("Version", c.Version); err != nil { // others read it
+		add("%w", err)
+	}
 	if c.ListOnly && (c.Gossip != nil || c.Peers != nil) {
 		add("ListOnly does without Gossip and Peers, and one of them is set: leave out the one or the other")
 	}

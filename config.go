@@ -25,7 +25,7 @@ type Config struct {
 	// Cluster says how nodes reach one another; what is not set, the transport brings along.
 	Cluster ClusterConfig
 
-	Node           string // of this process in messages; default Name@host
+	Node           string // of this process in messages; default Name@host; an identifier, see event.CheckID
 	Wait           bool   // wait while another process has the store open, instead of refusing to start
 	NoMigrate      bool   // refuse a store of an older format instead of migrating it
 	BackfillSuffix string // of backfill lanes, and refused as a key; default "backfill"; the same for the whole application
@@ -105,6 +105,9 @@ func (c Config) faults() error {
 		if err := event.CheckName(c.FormerName); err != nil {
 			add("FormerName: %w", err)
 		}
+	}
+	if err := event.CheckID("Node", c.Node); err != nil {
+		add("%w", err)
 	}
 	if c.Store == nil {
 		add("Store is nil: set sqlite.Open(path) or postgres.Open(url), or memory.Open() in tests")

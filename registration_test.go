@@ -319,8 +319,8 @@ func TestOnlyItsEntityEmitsAnEvent(t *testing.T) {
 
 func TestConfigReportsAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	err := Config{Name: "a:b", IdleAfter: -1, Concurrency: -1, BackfillSuffix: "x:y"}.faults()
-	for _, want := range []string{"Name", "Store is nil", "Transport is nil", "IdleAfter", "Concurrency", "BackfillSuffix"} {
+	err := Config{Name: "a:b", Node: "a\nb", IdleAfter: -1, Concurrency: -1, BackfillSuffix: "x:y", Cluster: ClusterConfig{Version: "v\xff"}}.faults()
+	for _, want := range []string{"Name", `config: Node "a\nb" contains the control character`, `config: Cluster: Version "v\xff" is not valid UTF-8`, "Store is nil", "Transport is nil", "IdleAfter", "Concurrency", "BackfillSuffix"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
 		}

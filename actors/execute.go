@@ -237,18 +237,9 @@ func (u *unit) attemptOn(e *partitions.Apply) *attempt {
 	a.entry = entry
 	a.meta = &Meta{
 		ID: entry.ID, Type: entry.Type, Category: entry.Category, Lane: entry.Lane, Sequence: entry.Sequence, Time: entry.Time,
-		CorrelationID: correlationOf(entry), CausationID: entry.CausationID, Tenant: entry.Tenant, Trace: entry.Trace.Fit(), Attempt: e.Attempt,
+		CorrelationID: fit(entry.CorrelationID), CausationID: entry.CausationID, Tenant: entry.Tenant, Trace: entry.Trace.Fit(), Attempt: e.Attempt,
 	}
 	return a
-}
-
-// correlationOf gives the correlation of an entry, "" for one that could not be kept with what follows from it: the entry may have come from a program that has no such rule, and
-// then begins another.
-func correlationOf(entry *event.Envelope) string {
-	if event.CheckID("", entry.CorrelationID) != nil {
-		return ""
-	}
-	return entry.CorrelationID
 }
 
 // changesWith is changes together with what says that the entry is through.

@@ -148,9 +148,20 @@ func (a *attempt) stampLocked(e *event.Envelope) {
 	if a.mu.correlation == "" {
 		a.mu.correlation = cmp.Or(a.meta.CorrelationID, e.ID) // the first of them is the first cause that has an id
 	}
-	e.CorrelationID, e.CausationID = a.mu.correlation, cmp.Or(a.meta.ID, a.meta.CausationID)
+	e.CorrelationID, e.CausationID = a.mu.correlation, a.meta.causes()
 	e.Tenant, e.Trace = a.meta.Tenant, a.meta.Trace
 	e.Time = a.rt.stamp()
+}
+
+// causes is what caused what follows; "" for the id of an entry that could not be kept with it, which may have come from a program that has no such rule.
+func (m *Meta) causes() string { return fit(cmp.Or(m.ID, m.CausationID)) }
+
+// fit gives an identifier, or none where it is none.
+func fit(id string) string {
+	if event.CheckID("", id) != nil {
+		return ""
+	}
+	return id
 }
 
 // cause gives what an ask, or a unit of work inside this one, inherits.
@@ -161,7 +172,7 @@ func (a *attempt) cause() Meta {
 		a.mu.correlation = cmp.Or(a.meta.CorrelationID, a.rt.cfg.NewID())
 	}
 	return Meta{
-		CausationID: cmp.Or(a.meta.ID, a.meta.CausationID), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace,
+		CausationID: a.meta.causes(), CorrelationID: a.mu.correlation, Tenant: a.meta.Tenant, Trace: a.meta.Trace,
 	}
 }
 

@@ -40,6 +40,8 @@ func unfit(id string) string {
 	switch {
 	case len(id) > MaxID:
 		return tooLong(id, MaxID)
+	case plain(id): // as nearly all are
+		return ""
 	case !utf8.ValidString(id):
 		return "is not valid UTF-8: use text, such as the hexadecimal form of the bytes"
 	}
@@ -49,6 +51,15 @@ func unfit(id string) string {
 		}
 	}
 	return ""
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // Fit gives the trace if it can be kept, and else none: whoever meets a trace that is none begins a new one.
