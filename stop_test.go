@@ -280,7 +280,7 @@ func TestStopDuringStartCancelsIt(t *testing.T) {
 	log := make(chan struct{}, 10)
 	second := cfg
 	second.Transport, second.Wait = inline.New(), true
-	second.Store = waiting{cfg.Store, log}
+	second.Store = waiting{memory.Share(cfg.Store.(*memory.Store)), log}
 	app := keyhold.New(second)
 	app.Register(cart)
 	started := make(chan error, 1)
