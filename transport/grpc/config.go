@@ -14,6 +14,7 @@ const (
 	DefaultBind           = "127.0.0.1:0"
 	DefaultMaxMessage     = 4 << 20
 	DefaultMaxInside      = 1024
+	defaultMessages       = 64 // of the longest, in MaxBytes
 	DefaultMaxLinks       = 1024
 	DefaultConnectTimeout = 3 * time.Second
 	DefaultIdleAfter      = time.Minute
@@ -39,8 +40,13 @@ type Config struct {
 	// Insecure: without TLS, whoever reaches the port may read and send everything. For networks that are encrypted by other means.
 	Insecure bool
 
-	MaxMessage     int           // bytes of a question or answer; default 4 MiB
-	MaxInside      int           // asks that a node has inside at once, and those that wait on one link; default 1,024
+	MaxMessage int // bytes of a question or answer; default 4 MiB
+	MaxInside  int // asks that a node has inside at once, and those that wait on one link; default 1,024
+	// MaxBytes is how many bytes a node holds of what comes and goes on the links that others have to it; default 64 times MaxMessage, at least 4 times that. Half of it is for questions
+	// on their way in, each of which counts as MaxMessage until it is there; the other half for questions inside and for answers that are not taken. One link has half of either at
+	// most. What is more is refused with [transport.PeerBusy], and nothing was done; an answer that its link does not take is thrown away, and the caller told that it may have been done.
+	// Beside it, and not counted: for each call of a link that waits to come, 64 KiB at most, of which 128 do; answers of up to 4 KiB; and what a message takes when it is decoded.
+	MaxBytes       int
 	MaxLinks       int           // that others have open to this node; default 1,024
 	ConnectTimeout time.Duration // to open a link, handshake included; default 3 s
 	IdleAfter      time.Duration // an unused link is closed; default 1 min
@@ -53,6 +59,7 @@ func (c Config) withDefaults(listens bool) (Config, error) {
 	c.Bind = or(c.Bind, DefaultBind)
 	c.MaxMessage = or(c.MaxMessage, DefaultMaxMessage)
 	c.MaxInside = or(c.MaxInside, DefaultMaxInside)
+	c.MaxBytes = or(c.MaxBytes, defaultMessages*c.MaxMessage)
 	c.MaxLinks = or(c.MaxLinks, DefaultMaxLinks)
 	c.ConnectTimeout = or(c.ConnectTimeout, DefaultConnectTimeout)
 	c.IdleAfter = or(c.IdleAfter, DefaultIdleAfter)
@@ -69,6 +76,9 @@ func (c Config) withDefaults(listens bool) (Config, error) {
 	}
 	if c.MaxMessage < 1024 || c.MaxMessage > 1<<30 {
 		fault("MaxMessage is %d, it must be from 1 KiB to 1 GiB", c.MaxMessage)
+	}
+	if c.MaxBytes < 4*c.MaxMessage {
+		fault("MaxBytes is %d, it must be at least 4 times MaxMessage (%d)", c.MaxBytes, c.MaxMessage)
 	}
 	if c.MaxInside < 1 || c.MaxInside > 1<<20 || c.MaxLinks < 1 {
 		fault("MaxInside is %d and MaxLinks %d, each must be at least 1, and MaxInside at most %d", c.MaxInside, c.MaxLinks, 1<<20)

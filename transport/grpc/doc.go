@@ -5,10 +5,11 @@
 // files are read anew when they change, and open links stay. Each call says of which application and store the caller is.
 //
 // Promises: a call ends when its context does, when it is answered, or a few seconds after the other side froze or the network was cut; and its error says whether the question may have
-// arrived. A message that is too large, garbled or of an unknown type fails alone. What is too much is refused at once: calls inside, calls of one link, links. A panic of the service is
+// arrived. A message that is too large, garbled or of an unknown type fails alone. What is too much is refused at once: calls inside, calls of one link, links,
+// and bytes, of which one link has a share. A panic of the service is
 // one failed call.
 //
 // Not promised: that a question arrives once, or in order; retries are up to the caller, who knows what may be repeated.
 //
-// Reading order: config.go, peers.go (start and stop), link.go and outcome.go (calling), host.go and room.go (being called), tls.go, wire.go.
+// Reading order: config.go, peers.go (start and stop), link.go and outcome.go (calling), host.go, room.go and bytes.go (being called), tls.go, wire.go.
 package grpc

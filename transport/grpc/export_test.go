@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -51,4 +52,48 @@ func DecodeAnswer(data []byte) (transport.PeerReply, error) {
 		return transport.PeerReply{}, err
 	}
 	return fromAnswer(&a)
+}
+
+// Held says how many bytes this node holds of others' links: of questions on their way in, and of questions inside and answers that are not taken.
+func (p *Peers) Held() (coming, held int) {
+	s := p.running().listener.stock
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.coming, s.mu.held
+}
+
+// Waits sets how long a question waits for those before it.
+func (p *Peers) Waits(d time.Duration) {
+	s := p.running().listener.stock
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wait = d
+}
+
+// Stock counts bytes; its links are numbers.
+type Stock struct {
+	stock
+	links [3]accepted
+}
+
+func NewStock(most, message int, wait time.Duration) *Stock {
+	return &Stock{stock: stock{most: most, message: message, wait: wait}}
+}
+
+func (s *Stock) Comes(ctx context.Context, link int) bool { return s.comes(ctx, &s.links[link]) }
+func (s *Stock) Came(link, size int) bool                 { return s.came(&s.links[link], size) }
+func (s *Stock) Done(link, size int)                      { s.done(&s.links[link], size) }
+
+// Counted says what is counted in all, and of the links by themselves.
+func (s *Stock) Counted() (coming, held, queued int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.links {
+		h := &s.links[i].holding
+		coming, held, queued = coming+h.coming, held+h.held, queued+h.queued
+	}
+	if coming != s.mu.coming || held != s.mu.held || queued != len(s.mu.queue) {
+		panic("the sum is not that of the links")
+	}
+	return coming, held, queued
 }

@@ -21,14 +21,23 @@ const serviceName = "keyhold.node.v1.NodeService"
 // incoming is a message that may turn out to be none. To gRPC that is an error of its own, of which a caller cannot know whether the service saw anything.
 type incoming struct {
 	message proto.Message
+	size    int // bytes
 	err     error
 }
 
-// lenient decodes for the server.
+// lenient encodes and decodes for the server.
 type lenient struct{ encoding.CodecV2 }
+
+func (l lenient) Marshal(v any) (mem.BufferSlice, error) {
+	if o, counted := v.(*outgoing); counted {
+		return o.marshal()
+	}
+	return l.CodecV2.Marshal(v)
+}
 
 func (l lenient) Unmarshal(data mem.BufferSlice, v any) error {
 	in := v.(*incoming)
+	in.size = data.Len()
 	in.err = l.CodecV2.Unmarshal(data, in.message)
 	return nil
 }
@@ -44,6 +53,7 @@ type host struct {
 	run     *run
 	service transport.PeerService
 	room    room
+	stock   stock
 }
 
 // describe is what a generator would write for the calls, but for what all have in common, see serve.
@@ -116,8 +126,17 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	if why := h.stranger(ctx); why != "" {
 		return fail(transport.PeerDenied, false, "%s", why)
 	}
+	link := connectionOf(ctx)
+	if !h.stock.comes(ctx, link) { // nothing of the question was waited for yet
+		return fail(transport.PeerBusy, false, "node %s has as many questions on their way in as it takes, or as are this link's share (MaxBytes %d)", h.run.address, h.stock.most)
+	}
 	got := incoming{message: in}
-	if err := decode(&got); err != nil {
+	err := decode(&got)
+	if !h.stock.came(link, got.size) {
+		return fail(transport.PeerBusy, false, "node %s holds as many bytes as it takes, or as are this link's share (MaxBytes %d), and the question has %d", h.run.address, h.stock.most, got.size)
+	}
+	defer h.stock.done(link, got.size)
+	if err != nil {
 		return ended(err) // too large, or the link broke: gRPC has told the caller already, and sends nothing of this
 	}
 	if got.err != nil {
@@ -128,11 +147,10 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	}
 	defer h.run.gate.leave()
 	if counted {
-		caller := callerOf(ctx)
-		if !h.room.enter(caller) {
+		if !h.room.enter(link) {
 			return fail(transport.PeerBusy, false, "node %s has as many asks inside as it takes, or as are this caller's share (MaxInside %d)", h.run.address, h.room.most)
 		}
-		defer h.room.leave(caller)
+		defer h.room.leave(link)
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -142,12 +160,20 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	}()
 	answer, err := do()
 	if err != nil {
-		return ended(err)
+		answer = ended(err)
 	}
-	if size := proto.Size(answer); size > h.run.config.MaxMessage {
+	size := proto.Size(answer)
+	if size > h.run.config.MaxMessage {
 		return fail(transport.PeerTooLarge, true, "the answer has %d bytes, more than MaxMessage allows on node %s (%d)", size, h.run.address, h.run.config.MaxMessage)
 	}
-	return answer
+	out, kept := h.stock.answer(link, answer, size)
+	if !kept && err != nil {
+		return failed(toFailure(err, smallAnswer/4))
+	}
+	if !kept {
+		return fail(transport.PeerUnavailable, true, "node %s has thrown the answer away: this link does not take its answers, and has its share of bytes (MaxBytes %d)", h.run.address, h.stock.most)
+	}
+	return out
 }
 
 // stranger says why a call is not for this node.
@@ -169,19 +195,12 @@ func first(ctx context.Context, key string) string {
 	return ""
 }
 
+// connectionOf gives the connection that the listener has accepted: there is no other way in.
 func connectionOf(ctx context.Context) *accepted {
-	if p, ok := peer.FromContext(ctx); ok {
-		if f, ok := p.Addr.(from); ok {
-			return f.conn
-		}
-	}
-	return nil
+	p, _ := peer.FromContext(ctx)
+	return p.Addr.(from).conn
 }
 
-func callerOf(ctx context.Context) any { return connectionOf(ctx) }
-
 func called(ctx context.Context) {
-	if c := connectionOf(ctx); c != nil {
-		c.called.Store(true)
-	}
+	connectionOf(ctx).called.Store(true)
 }

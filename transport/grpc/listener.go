@@ -11,6 +11,7 @@ import (
 type listener struct {
 	net.Listener
 	most   int
+	stock  *stock
 	logger *slog.Logger
 	mu     struct {
 		sync.Mutex
@@ -25,6 +26,8 @@ type accepted struct {
 	of     *listener
 	called atomic.Bool
 	once   sync.Once
+
+	holding holding
 }
 
 // from is the address of a caller, from which a call finds its connection.
@@ -89,6 +92,7 @@ func (a *accepted) Close() error {
 		a.of.mu.Lock()
 		delete(a.of.mu.open, a)
 		a.of.mu.Unlock()
+		a.of.stock.forget(a)
 	})
 	return a.Conn.Close()
 }

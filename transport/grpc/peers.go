@@ -107,10 +107,11 @@ func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transpo
 		if err != nil {
 			return nil, fmt.Errorf("it cannot listen on %s: %w", c.Bind, err)
 		}
-		r.listener = &listener{Listener: l, most: c.MaxLinks, logger: c.Logger}
+		h := &host{run: r, service: s, room: room{most: c.MaxInside}, stock: stock{most: c.MaxBytes, message: c.MaxMessage, wait: longestQueued}}
+		r.listener = &listener{Listener: l, most: c.MaxLinks, stock: &h.stock, logger: c.Logger}
 		r.address = c.advertised(l.Addr())
 		r.server = r.serve()
-		r.server.RegisterService(describe(), &host{run: r, service: s, room: room{most: c.MaxInside}})
+		r.server.RegisterService(describe(), h)
 	}
 	if err := r.work.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
@@ -130,6 +131,7 @@ func (r *run) serve() *rpc.Server {
 	options := []rpc.ServerOption{rpc.MaxRecvMsgSize(r.config.MaxMessage), rpc.ForceServerCodecV2(lenient{encoding.GetCodecV2("proto")}),
 		rpc.MaxSendMsgSize(1 << 30), // an answer is looked at by itself, so that it fails with its own error
 		rpc.ConnectionTimeout(r.config.ConnectTimeout), rpc.MaxHeaderListSize(16 << 10),
+		rpc.InitialWindowSize(window), rpc.InitialConnWindowSize(linkWindow), // fixed: what gRPC would let grow nobody counts
 		// More than a caller may have inside, so that what is too much is told so at once and does not wait in the caller.
 		rpc.MaxConcurrentStreams(uint32(2*r.config.MaxInside + 64)),
 		rpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: ping / 2, PermitWithoutStream: true})}

@@ -227,6 +227,7 @@ func TestWhatStartRefuses(t *testing.T) {
 		"name pattern":           {TLS: grpc.MutualTLS(good.CertFile, good.KeyFile, good.CAFile, "[")},
 		"MaxMessage is 1":        {MaxMessage: 1},
 		"MaxInside is -1":        {MaxInside: -1},
+		"MaxBytes is 4096, it":   {MaxBytes: 4096},
 		"ConnectTimeout is -1ns": {ConnectTimeout: -1},
 		"it cannot listen on":    {Bind: "127.0.0.1:1", Advertise: "x:1", MaxLinks: 1, TLS: nil},
 	} {
