@@ -85,6 +85,9 @@ type loggedPeers struct {
 }
 
 func (p *loggedPeers) LogTo(logger *slog.Logger) { p.given = logger }
+func (*loggedPeers) Certificate() (time.Time, string) {
+	return time.Now(), "the certificate ends"
+}
 
 // What gossip and the node service say is in the log of the application, although nobody gave it to them.
 func TestGossipAndTheNodeServiceLogToTheApplicationsLogger(t *testing.T) {
@@ -95,7 +98,10 @@ func TestGossipAndTheNodeServiceLogToTheApplicationsLogger(t *testing.T) {
 	cfg := onRedis(postgres.Open(postgresserver.Database(t)), redisserver.Run(t, redisserver.Options{}).URL(), "one")
 	cfg.Logger = slog.New(log)
 	cfg.Cluster = keyhold.ClusterConfig{Gossip: ours, Peers: peers}
-	run(t, cfg, cart, newNotes().handler())
+	app := run(t, cfg, cart, newNotes().handler())
+	if got := app.Notices(); len(got) != 1 || got[0] != "the certificate ends" || app.Ready() != nil {
+		t.Errorf("notices are %q, and it is ready but for %v", got, app.Ready())
+	}
 	if peers.given != cfg.Logger {
 		t.Error("the node service has another logger")
 	}

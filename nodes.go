@@ -132,6 +132,12 @@ func (c *shared) standing(ctx context.Context) (actors.NodeStanding, error) {
 		Members: len(c.node.Placement().Members()), Unheard: len(c.node.Unheard()), Parts: c.node.Parts(), Leases: c.runtime.Leases(),
 		Reaches: map[string]bool{"store": c.r.store.fault() == nil, "broker": c.reach.fault() == nil},
 	}
+	if g, is := c.near.gossip.(transport.Sealed); is {
+		s.Sealing, _ = g.Sealing()
+	}
+	if p, is := c.near.peers.(transport.Certified); is {
+		s.CertificateEnds, _ = p.Certificate()
+	}
 	c.counted.Lock()
 	s.Keys = maps.Clone(c.counted.keys)
 	c.counted.Unlock()

@@ -37,6 +37,7 @@ func (a *App) Admin() *admin.Desk {
 		},
 		Consumes: a.consumes,
 		Members:  a.members,
+		Notices:  a.Notices,
 		Inspect:  a.inspect,
 		Projection: func(ctx context.Context, name string, build int) (*admin.ProjectionFigures, error) {
 			r, err := a.live()

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/keyhold/keyhold/transport"
 )
 
 // reach is whether something answers that this process cannot do without, as those tell who ask it anyway. It is logged once when it does not, and once when it does again.
@@ -86,6 +88,25 @@ func (a *App) Ready() error {
 		return err
 	}
 	return r.reaches()
+}
+
+// Notices gives what somebody should see to soon, although it keeps this process from nothing: the certificate of its node service ends, or has ended. It does no I/O, so that it can go
+// beside the answer of a readiness probe.
+func (a *App) Notices() []string {
+	r, err := a.live()
+	if err != nil {
+		return nil
+	}
+	c, is := r.carrier.(*shared)
+	if !is {
+		return nil
+	}
+	if p, is := c.near.peers.(transport.Certified); is {
+		if _, words := p.Certificate(); words != "" {
+			return []string{words}
+		}
+	}
+	return nil
 }
 
 func (r *running) reaches() error {

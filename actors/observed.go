@@ -91,7 +91,10 @@ type NodeStanding struct {
 	Parts   int             // of the lanes, that it relays
 	Leases  int             // units that it holds
 	Reaches map[string]bool // "store", "broker": whether it answers
+	Sealing int             // keys that gossip opens what it hears with; 0 = it is not sealed, or there is none
 	Keys    map[string]int  // live keys on the broker, by category; of those that this node counts
+
+	CertificateEnds time.Time // of the node service; zero = there is none
 
 	Unpublished uint64    // records of its parts that the broker is not known to have
 	Oldest      time.Time // when the oldest of them was emitted, as far as was looked; zero = there is none

@@ -39,6 +39,8 @@ type Live struct {
 	Ready func() error
 	// Consumes gives what keeps this process from applying events although it is started: a store or a broker that it does not reach. It must not block. May be nil.
 	Consumes func() error
+	// Notices gives what somebody should see to soon, although it keeps this process from nothing. It must not block. May be nil.
+	Notices func() []string
 	// Members gives the nodes that take part, as this process knows them, itself included; nil where it is alone. May be nil.
 	Members func() []Member
 	// Acted takes an act up at once. It must not block. Of the record, Kind and Unit or Job are set. May be nil.

@@ -193,6 +193,17 @@ func TestAProcessThatConsumesNothingIsAProblem(t *testing.T) {
 	})
 }
 
+func TestWhatIsToBeSeenToSoonIsANote(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		d := b.deskOf(admin.Options{Live: &admin.Live{Node: "one", Notices: func() []string { return []string{"the certificate ends"} }}})
+		s, err := d.Status(b.Context())
+		b.must(err)
+		if s.Verdict != admin.Healthy || len(s.Problems) != 1 || s.Problems[0].Kind != admin.ProblemSoon || !s.Problems[0].Note || s.Problems[0].Words != "the certificate ends" {
+			b.Errorf("status: %+v", s)
+		}
+	})
+}
+
 // several is a store that several processes have open.
 type several struct {
 	eventstore.Operations

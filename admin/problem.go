@@ -27,6 +27,7 @@ const (
 	ProblemPaused   ProblemKind = "paused"   // a handler, or units of it, were paused by a person
 	ProblemDead     ProblemKind = "dead"     // dead letters
 	ProblemAbsent   ProblemKind = "absent"   // a handler has work, and the running program does not have it
+	ProblemSoon     ProblemKind = "soon"     // a note: what will keep this process from its work if nobody sees to it, as the end of its certificate
 	ProblemUnclean  ProblemKind = "unclean"  // a note: the last program did not stop by itself
 )
 
@@ -48,7 +49,7 @@ const patience = time.Minute
 
 // gravity orders problems, the worst first.
 var gravity = []ProblemKind{
-	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemUnclean,
+	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemSoon, ProblemUnclean,
 }
 
 func (d *Desk) problems(ctx context.Context, s *Status, present []eventstore.Owner) ([]Problem, error) {
@@ -121,6 +122,11 @@ func (d *Desk) problemsOfProcesses(present []eventstore.Owner) (found []Problem)
 		if err := live.Consumes(); err != nil {
 			here = true
 			found = append(found, Problem{Kind: ProblemApart, Words: "this process is up, and takes no part: " + err.Error()})
+		}
+	}
+	if live := d.opts.Live; live != nil && live.Notices != nil {
+		for _, words := range live.Notices() {
+			found = append(found, Problem{Kind: ProblemSoon, Note: true, Words: words})
 		}
 	}
 	for _, p := range present {

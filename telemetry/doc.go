@@ -38,6 +38,8 @@
 //
 //	keyhold.reachable         gauge          what (store, broker)    1 while it answers this process
 //	keyhold.members           gauge                                  nodes that take part, as this one knows them
+//	keyhold.gossip.keys       gauge                                  keys that open what the node hears: 2 while they are changed
+//	keyhold.certificate.left  gauge, s                               until the certificate of its node service ends
 //	keyhold.members.unheard   gauge                                  of these, that gossip does not reach from here
 //	keyhold.parts             gauge                                  parts of the lanes, of 64, that this node publishes
 //	keyhold.leases            gauge                                  units that this node holds

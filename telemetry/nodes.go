@@ -103,8 +103,8 @@ func (t *Telemetry) Nodes() actors.NodeObserver {
 
 // nodeGauges are read where the application is one of several nodes.
 type nodeGauges struct {
-	members, unheard, parts, leases, reachable, keys, unpublished metric.Int64ObservableGauge
-	age                                                           metric.Float64ObservableGauge
+	members, unheard, parts, leases, reachable, keys, unpublished, sealing metric.Int64ObservableGauge
+	age, certificate                                                       metric.Float64ObservableGauge
 }
 
 func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
@@ -118,19 +118,21 @@ func (t *Telemetry) nodeGauges() (g nodeGauges, err error) {
 		{&g.leases, "keyhold.leases", "{lease}", "Units that this node holds."},
 		{&g.reachable, "keyhold.reachable", "1", "1 while the store, or the broker, answers this process; else 0."},
 		{&g.keys, "keyhold.partitions", "{key}", "Live keys of a category on the broker; counted once a minute, by one node for each category."},
+		{&g.sealing, "keyhold.gossip.keys", "{key}", "Keys that open what this node hears by gossip: 2 while they are changed."},
 		{&g.unpublished, "keyhold.relay.lag.events", "{event}", "Records of the parts of this node that the broker is not known to have."},
 	} {
 		var e error
 		*i.to, e = t.meter.Int64ObservableGauge(i.name, metric.WithUnit(i.unit), metric.WithDescription(i.what))
 		err = errors.Join(err, e)
 	}
-	var e error
+	var e, of error
+	g.certificate, of = t.meter.Float64ObservableGauge("keyhold.certificate.left", metric.WithUnit("s"), metric.WithDescription("Until the certificate of this node's service ends; below 0 when it has."))
 	g.age, e = t.meter.Float64ObservableGauge("keyhold.relay.lag.age", metric.WithUnit("s"), metric.WithDescription("Age of the oldest of them, of a hundred lanes."))
-	return g, errors.Join(err, e)
+	return g, errors.Join(err, of, e)
 }
 
 func (g *nodeGauges) all() []metric.Observable {
-	return []metric.Observable{g.members, g.unheard, g.parts, g.leases, g.reachable, g.keys, g.unpublished, g.age}
+	return []metric.Observable{g.members, g.unheard, g.parts, g.leases, g.reachable, g.keys, g.unpublished, g.age, g.sealing, g.certificate}
 }
 
 func (g *nodeGauges) observe(ctx context.Context, o metric.Observer, from actors.Standing, now time.Time) error {
@@ -139,6 +141,12 @@ func (g *nodeGauges) observe(ctx context.Context, o metric.Observer, from actors
 	o.ObserveInt64(g.unheard, int64(s.Unheard))
 	o.ObserveInt64(g.parts, int64(s.Parts))
 	o.ObserveInt64(g.leases, int64(s.Leases))
+	if s.Sealing > 0 {
+		o.ObserveInt64(g.sealing, int64(s.Sealing))
+	}
+	if !s.CertificateEnds.IsZero() {
+		o.ObserveFloat64(g.certificate, s.CertificateEnds.Sub(now).Seconds())
+	}
 	for what, answers := range s.Reaches {
 		var v int64
 		if answers {

@@ -90,6 +90,7 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 	from.Node = func(context.Context) (actors.NodeStanding, error) {
 		return actors.NodeStanding{
 			Members: 3, Unheard: 1, Parts: 21, Leases: 400, Reaches: map[string]bool{"store": false, "broker": true}, Keys: map[string]int{"order": 12},
+			Sealing: 2, CertificateEnds: time.Now().Add(time.Hour),
 			Unpublished: 5, Oldest: time.Now().Add(time.Hour), // clocks disagree
 		}, fault
 	}
@@ -98,9 +99,12 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 	}
 	known := map[string]float64{
 		"keyhold.members{}": 3, "keyhold.members.unheard{}": 1, "keyhold.parts{}": 21, "keyhold.leases{}": 400, "keyhold.partitions{category=order}": 12,
-		"keyhold.reachable{what=store}": 0, "keyhold.reachable{what=broker}": 1,
+		"keyhold.gossip.keys{}": 2, "keyhold.reachable{what=store}": 0, "keyhold.reachable{what=broker}": 1,
 	}
 	b.want(b.collect(), known)
+	if left := b.collect()["keyhold.certificate.left{}"]; left > 3601 || left < 3000 {
+		t.Errorf("the certificate is left %v s", left)
+	}
 	b.want(b.collect(), map[string]float64{"keyhold.relay.lag.events{}": 5, "keyhold.relay.lag.age{}": 0})
 
 	fault = errors.New("disk is on fire")
@@ -112,6 +116,22 @@ func TestHowANodeStandsIsReadAsFarAsItIsKnown(t *testing.T) {
 	b.want(got, known)
 	if _, told := got["keyhold.relay.lag.events{}"]; told {
 		t.Error("what the store did not tell is given as 0")
+	}
+}
+
+func TestWhatANodeHasNotIsNoGauge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	from := standing(eventstore.Overview{}, nil)
+	from.Node = func(context.Context) (actors.NodeStanding, error) { return actors.NodeStanding{}, nil }
+	if _, err := b.tel.Watch(from); err != nil {
+		t.Fatal(err)
+	}
+	got := b.collect()
+	for _, name := range []string{"keyhold.gossip.keys{}", "keyhold.certificate.left{}"} {
+		if v, told := got[name]; told {
+			t.Errorf("%s is %v", name, v)
+		}
 	}
 }
 

@@ -21,6 +21,12 @@ type Gossip interface {
 	Stop(ctx context.Context) error
 }
 
+// Sealed is a [Gossip] that seals what it says.
+type Sealed interface {
+	// Sealing tells how many keys open what is said, and gives a fingerprint of the one that seals; 0 and "" without keys.
+	Sealing() (keys int, seals string)
+}
+
 // Heard is what gossip says of a member.
 type Heard struct {
 	Member Member // without Wants

@@ -36,6 +36,12 @@ type Peers interface {
 	Stop(ctx context.Context) error
 }
 
+// Certified are [Peers] that prove who they are by a certificate of their own.
+type Certified interface {
+	// Certificate says when it ends, and what is to be done about it when that is soon or is past, else "". The zero time = there is none, or it is not started. It does no I/O.
+	Certificate() (ends time.Time, words string)
+}
+
 // PeerIdentity says to whom a node or client belongs. What is "" on either side is not compared.
 type PeerIdentity struct {
 	Application string // its name

@@ -52,7 +52,10 @@ type Gossip struct {
 	}
 }
 
-var _ transport.Gossip = (*Gossip)(nil)
+var (
+	_ transport.Gossip = (*Gossip)(nil)
+	_ transport.Sealed = (*Gossip)(nil)
+)
 
 // New makes one. It starts nothing; what is wrong with cfg is told by Start, all at once.
 func New(cfg Config) *Gossip {

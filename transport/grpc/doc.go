@@ -11,5 +11,5 @@
 //
 // Not promised: that a question arrives once, or in order; retries are up to the caller, who knows what may be repeated.
 //
-// Reading order: config.go, peers.go (start and stop), link.go and outcome.go (calling), host.go, room.go and bytes.go (being called), tls.go, wire.go.
+// Reading order: config.go, peers.go (start and stop), link.go and outcome.go (calling), host.go, room.go and bytes.go (being called), tls.go and ends.go, wire.go.
 package grpc

@@ -31,7 +31,10 @@ type Peers struct {
 	}
 }
 
-var _ transport.Peers = (*Peers)(nil)
+var (
+	_ transport.Peers     = (*Peers)(nil)
+	_ transport.Certified = (*Peers)(nil)
+)
 
 // New gives a node service; what is wrong with the settings is said by Start.
 func New(c Config) *Peers { return &Peers{config: c} }
@@ -117,6 +120,9 @@ func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transpo
 		return nil, err
 	}
 	r.work.Go(r.sweep)
+	if r.tls != nil {
+		r.work.Go(r.tls.watch)
+	}
 	if r.server != nil {
 		r.work.Go(func(context.Context) {
 			if err := r.server.Serve(r.listener); err != nil && !r.gate.isShut() {

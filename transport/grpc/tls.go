@@ -30,8 +30,9 @@ type TLS struct {
 	now func() time.Time // by which the node's own certificate is looked at; tests have their own
 }
 
-// MutualTLS has both sides of each link show a certificate of the same authority. The files are looked at with each new link, and read again when they have changed: no restart is needed,
-// and open links stay.
+// MutualTLS has both sides of each link show a certificate of the same authority. The files are looked at with each new link, and once a minute, and read again when they have changed: no restart is
+// needed, and open links stay. Before the node's own certificate ends, from a quarter of its life or seven days on, whichever is shorter, that is logged, once a day and in the last day once
+// an hour; see [Peers.Certificate]. When it has ended, what there is stays: open links for an hour at most, new ones are refused.
 func MutualTLS(certFile, keyFile, caFile string, names ...string) *TLS {
 	return &TLS{CertFile: certFile, KeyFile: keyFile, CAFile: caFile, Names: names}
 }
@@ -116,6 +117,9 @@ func (c *certificates) read() error {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(bytes.TrimSpace(pem)) {
 		return fmt.Errorf("TLS: %s holds no certificate of an authority in PEM form", c.files.CAFile)
+	}
+	if c.mu.cert != nil {
+		c.logger.Info("node service: the certificates have changed, and count for new links", "ends", cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	c.mu.seen, c.mu.cert, c.mu.pool, c.mu.told = seen, &cert, pool, ""
 	return nil

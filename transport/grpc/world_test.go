@@ -133,8 +133,9 @@ type authority struct {
 type certificate struct {
 	dir      string // default one of its own
 	names    []string
-	expired  bool // a minute ago
-	early    bool // begins in half an hour
+	expired  bool          // a minute ago
+	early    bool          // begins in half an hour
+	ends     time.Duration // from now on; default an hour
 	patterns []string
 	trusts   *authority // default the one that signs
 }
@@ -180,6 +181,9 @@ func (a *authority) issue(t testing.TB, c certificate) *grpc.TLS {
 	}
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "node"}, DNSNames: c.names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	if c.ends > 0 {
+		template.NotAfter = time.Now().Add(c.ends)
+	}
 	if c.expired {
 		template.NotAfter = time.Now().Add(-time.Minute)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,17 +31,17 @@ func probes(ctx context.Context, app *keyhold.App) http.Handler {
 		if ctx.Err() != nil {
 			err = keyhold.ErrStopping
 		}
-		tell(w, err)
+		tell(w, err, app.Notices()...)
 	})
 	return mux
 }
 
-func tell(w http.ResponseWriter, err error) {
+func tell(w http.ResponseWriter, err error, notices ...string) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	fmt.Fprintln(w, "ok") // a prober that is gone wants no answer
+	fmt.Fprintln(w, strings.Join(append([]string{"ok"}, notices...), "\n")) // a prober that is gone wants no answer
 }
 
 // watched serves the probes until it is stopped; without an address it does nothing.
