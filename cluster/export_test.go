@@ -1,5 +1,7 @@
 package cluster
 
+import "github.com/keyhold/keyhold/transport"
+
 // Names is how the log names members.
 var Names = names
 
@@ -24,3 +26,13 @@ const (
 	Contenders = contenders
 	WideEvery  = wideEvery
 )
+
+func Changes(was, now []transport.Member, gone func(id string) string) []string {
+	return changes(was, now, gone)
+}
+
+// Gone says why a member is gone, of which this is on the list and this was heard.
+func Gone(id string, list []transport.Member, heard []transport.Heard) string {
+	l := listed{members: list}
+	return l.gone(id, heard)
+}

@@ -111,11 +111,16 @@ func (n *Node) settle(change func(l *listed)) bool {
 	n.settling.Lock()
 	change(&n.listed)
 	members := n.listed.members
+	var heard []transport.Heard
 	if n.cfg.Gossip != nil {
-		members = n.listed.joined(n.self(), n.cfg.Gossip.Heard(), 2*n.traits.Heartbeat)
+		heard = n.cfg.Gossip.Heard()
+		members = n.listed.joined(n.self(), heard, 2*n.traits.Heartbeat)
 	}
-	moved := changed(n.placement.Load(), members)
+	was := n.placement.Load()
+	moved := changed(was, members)
+	var why []string
 	if moved {
+		why = changes(was.Members(), members, func(id string) string { return n.listed.gone(id, heard) })
 		n.placement.Store(NewPlacement(members))
 	}
 	n.settling.Unlock()
@@ -123,7 +128,7 @@ func (n *Node) settle(change func(l *listed)) bool {
 		return false
 	}
 	now := n.placement.Load().Members() // the newest, whoever tells of it last
-	n.cfg.Logger.Info("members changed", "members", names(now))
+	n.cfg.Logger.Info("members changed", "why", why, "members", names(now))
 	if f := n.cfg.Observer.Members; f != nil {
 		f(now)
 	}

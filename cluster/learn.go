@@ -116,8 +116,13 @@ func (c *Client) status(ctx context.Context, address string, patience time.Durat
 
 func (c *Client) found(from string, members []transport.Member) {
 	if was := c.placement.Load(); was == nil || changed(was, members) {
+		var before []transport.Member
+		if was != nil {
+			before = was.Members()
+		}
+		why := changes(before, members, func(string) string { return "is none any more" })
 		c.placement.Store(NewPlacement(members))
-		c.cfg.Logger.Info("members changed", "members", names(members), "from", from)
+		c.cfg.Logger.Info("members changed", "why", why, "members", names(members), "from", from)
 	}
 	r := c.cfg.Refresh
 	c.mu.Lock()
