@@ -12,11 +12,6 @@ import (
 	"github.com/keyhold/keyhold/transport/grpc"
 )
 
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
 // locked is a buffer that several goroutines use.
 type locked struct {
 	mu  sync.Mutex
@@ -47,6 +42,10 @@ const day = 24 * time.Hour
 func TestTheEndOfTheNodesOwnCertificateIsToldBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log locked
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
 		ours, dir := newAuthority(t), t.TempDir()
 		begin := time.Now()
 		p := start(t, grpc.Config{TLS: ours.issue(t, certificate{dir: dir, ends: 30 * day}), Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
@@ -96,11 +95,11 @@ func TestTheEndOfTheNodesOwnCertificateIsToldBefore(t *testing.T) {
 func TestTheEndOfACertificateOfHoursIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(t, grpc.Config{TLS: newAuthority(t).issue(t, certificate{ends: 3 * time.Hour})}, nil) // since an hour
-		pass(119 * time.Minute)
+		<-time.After(119 * time.Minute)
 		if _, words := p.Certificate(); words != "" {
 			t.Errorf("before: %q", words)
 		}
-		pass(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		if _, words := p.Certificate(); words == "" {
 			t.Error("in its last quarter it says nothing")
 		}
