@@ -86,10 +86,10 @@ func TestAnAskWithADeadlineOrOfAnOpenEntityWaitsOn(t *testing.T) {
 		}
 		go ask(ctx)
 		pass2(2 * leaseTTL)
-		synctest.Wait()
+		go ask(t.Context()) // it is not open yet
+		pass2(time.Second)
 		letGo()
 		synctest.Wait()
-		go ask(t.Context())
 		go ask(t.Context())
 		for range 3 {
 			if err := <-done; err != nil {

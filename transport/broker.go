@@ -230,7 +230,7 @@ type Member struct {
 	Apart bool
 	// Beats counts how often it has made itself known: where it does not grow, the member may be gone although its entry has not lapsed.
 	Beats int64
-	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. A few at a time.
+	// Wants are units that this node ranks first for and another one holds: the holder may hand them over. 1,000 at most.
 	Wants []event.Unit
 }
 
