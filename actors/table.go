@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/ebb"
 )
 
 // table finds the unit that lives under a name and key. There is never more than one.
@@ -28,17 +29,11 @@ type shard struct {
 	mu struct {
 		sync.RWMutex
 		closed bool
-		units  map[event.Unit]*unit
+		units  ebb.Map[event.Unit, *unit]
 	}
 }
 
-func newTable() *table {
-	t := &table{seed: maphash.MakeSeed()}
-	for i := range t.shards {
-		t.shards[i].mu.units = map[event.Unit]*unit{}
-	}
-	return t
-}
+func newTable() *table { return &table{seed: maphash.MakeSeed()} }
 
 func (t *table) shard(id event.Unit) *shard {
 	return &t.shards[maphash.Comparable(t.seed, id)%uint64(len(t.shards))]
@@ -48,18 +43,18 @@ func (t *table) shard(id event.Unit) *shard {
 func (t *table) get(id event.Unit, make func() *unit) *unit {
 	s := t.shard(id)
 	s.mu.RLock()
-	u, closed := s.mu.units[id], s.mu.closed
+	u, closed := s.mu.units.Get(id), s.mu.closed
 	s.mu.RUnlock()
 	if u != nil || closed {
 		return u
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u = s.mu.units[id]; u != nil || s.mu.closed {
+	if u = s.mu.units.Get(id); u != nil || s.mu.closed {
 		return u
 	}
 	u = make()
-	s.mu.units[id] = u
+	s.mu.units.Set(id, u)
 	t.add(1)
 	return u
 }
@@ -69,7 +64,7 @@ func (t *table) find(id event.Unit) *unit {
 	s := t.shard(id)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.mu.units[id]
+	return s.mu.units.Get(id)
 }
 
 // shardwise gives the units there are, some at a time, valid until the next. No lock is held meanwhile.
@@ -80,7 +75,7 @@ func (t *table) shardwise() iter.Seq[[]*unit] {
 			s := &t.shards[i]
 			some = some[:0]
 			s.mu.RLock()
-			for _, u := range s.mu.units {
+			for _, u := range s.mu.units.All() {
 				some = append(some, u)
 			}
 			s.mu.RUnlock()
@@ -95,9 +90,9 @@ func (t *table) shardwise() iter.Seq[[]*unit] {
 func (t *table) remove(u *unit) {
 	s := t.shard(u.id)
 	s.mu.Lock()
-	found := s.mu.units[u.id] == u
+	found := s.mu.units.Get(u.id) == u
 	if found {
-		delete(s.mu.units, u.id)
+		s.mu.units.Delete(u.id)
 	}
 	s.mu.Unlock()
 	if found {
@@ -133,7 +128,7 @@ func (t *table) all() []*unit {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.RLock()
-		for _, u := range s.mu.units {
+		for _, u := range s.mu.units.All() {
 			all = append(all, u)
 		}
 		s.mu.RUnlock()

@@ -75,7 +75,7 @@ func newUnit(run *running, prog *program, id event.Unit) *unit {
 	} else if doubted {
 		u.machine.TakeOn(doubt.(*partitions.Doubt))
 	}
-	u.ref = run.host.Spawn(u.text, u)
+	u.ref = run.host.Spawn(u)
 	return u
 }
 

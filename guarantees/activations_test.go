@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -35,14 +34,6 @@ var activations = flag.Int("activations", 30_000, "how many activations TestActi
 
 // few is after how many activations a process is looked at first. The second time is the end.
 const few = 5_000
-
-// registry is what the actor library's registry of actors grows by from some names in it to more, in bytes: it has 32,768 maps, by the hash of a name, and each
-// keeps room for eight actors once it has had one.
-func registry(from, to int64) uint64 {
-	const maps, room = 32_768, 256
-	unused := func(names int64) float64 { return math.Exp(-float64(names) / maps) }
-	return uint64(maps * room * (unused(from) - unused(to)))
-}
 
 // footing is what a process holds when nothing is live in it.
 type footing struct {
@@ -91,7 +82,7 @@ func TestActivations(t *testing.T) {
 	}
 	// What the moment adds, pools that are full and what was not collected, is less than this; a leak of 128 bytes each is more.
 	beside := max(5<<19, 32*uint64(last.Activations-first.Activations))
-	if most := first.Heap + registry(first.Activations, last.Activations) + beside; last.Heap > most {
+	if most := first.Heap + beside; last.Heap > most {
 		t.Errorf("heap is %d bytes after %d activations and was %d after %d, want at most %d", last.Heap, last.Activations, first.Heap, first.Activations, most)
 	}
 	if most := first.Goroutines + 10; last.Goroutines > most { // connections come and go

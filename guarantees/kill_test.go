@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 			err = deskChild(args[1], life)
 		} else if err == nil && args[0] == "activations" {
 			err = activate(args[1], life)
+		} else if err == nil && args[0] == "idle" {
+			err = idle(args[1], life)
 		} else if err == nil {
 			err = child(args[0], args[1], life)
 		}

@@ -115,11 +115,11 @@ func (r *Relay) admit(most int) {
 	var some []grown
 	sending := r.sending()
 	r.mu.Lock()
-	for lane, s := range r.mu.pending {
+	for lane, s := range r.mu.pending.All() {
 		if len(some)+sending >= most {
 			break
 		}
-		delete(r.mu.pending, lane)
+		r.mu.pending.Delete(lane)
 		some = append(some, grown{lane, s})
 	}
 	r.mu.Unlock()
@@ -173,8 +173,8 @@ func (r *Relay) ended(j *job, now time.Time) {
 		r.done = append(r.done, *j.then)
 	}
 	r.mu.Lock()
-	if s, more := r.mu.pending[j.lane]; more && s.last <= j.has {
-		delete(r.mu.pending, j.lane)
+	if s, more := r.mu.pending.Find(j.lane); more && s.last <= j.has {
+		r.mu.pending.Delete(j.lane)
 	}
 	r.mu.Unlock()
 	if j.mends && j.has >= j.noted {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/internal/ebb"
 	"github.com/keyhold/keyhold/internal/lifecycle"
 )
 
@@ -31,7 +32,7 @@ type Relay struct {
 	mu struct {
 		sync.Mutex
 		held    [event.Parts]event.Generation // 0: not held
-		pending map[event.LaneRef]span        // grown by commits of this process
+		pending ebb.Map[event.LaneRef, span]  // grown by commits of this process
 		look    parts                         // to be looked through for what is unpublished
 		forgot  parts                         // the broker lost its memory since their looks were made due
 		under   parts                         // that the call under way is for
@@ -81,7 +82,6 @@ func New(cfg Config) (*Relay, error) {
 		cfg: cfg, terms: terms{healAfter: cfg.HealAfter, retireAfter: cfg.RetireAfter}, wake: make(chan struct{}, 1),
 		work: make(map[event.LaneRef]*job), resting: make(map[event.LaneRef]rest), diverged: make(map[event.LaneRef]struct{}), heard: make(map[string]audience),
 	}
-	r.mu.pending = make(map[event.LaneRef]span)
 	return r, nil
 }
 
@@ -132,17 +132,17 @@ func (r *Relay) Committed(tails []event.Tail) {
 			elsewhere |= 1 << part
 			continue
 		}
-		s, known := r.mu.pending[t.Lane]
+		s, known := r.mu.pending.Find(t.Lane)
 		switch {
 		case known:
 			s.first, s.last = min(s.first, t.First), max(s.last, t.Last)
-		case len(r.mu.pending) >= mostPending:
+		case r.mu.pending.Len() >= mostPending:
 			r.mu.look |= 1 << part
 			continue
 		default:
 			s = span{t.First, t.Last}
 		}
-		r.mu.pending[t.Lane] = s
+		r.mu.pending.Set(t.Lane, s)
 	}
 	r.mu.Unlock()
 	if len(tails) > 0 {

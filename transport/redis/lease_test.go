@@ -431,7 +431,7 @@ func TestUnitsThatNobodyAsksForAnyMoreAreForgotten(t *testing.T) {
 		p.begin(tenure)
 		tenure.proven.Add(-int64(time.Second))
 	}
-	if n := len(p.mu.tenures); n > 1100 {
+	if n := p.mu.tenures.Len(); n > 1100 {
 		t.Errorf("%d units are remembered", n)
 	}
 	_ = w

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/internal/ebb"
 	"github.com/keyhold/keyhold/partitions"
 )
 
@@ -19,7 +20,7 @@ type port struct {
 
 	mu struct {
 		sync.Mutex
-		tenures map[event.Unit]*tenure
+		tenures ebb.Map[event.Unit, *tenure]
 		kept    int // how many there were after the last look for those that are over
 	}
 }
@@ -62,11 +63,7 @@ const (
 	tidyDrained         // when nothing is pending any more
 )
 
-func newPort(t *Transport, c *connection) *port {
-	p := &port{t: t, c: c}
-	p.mu.tenures = make(map[event.Unit]*tenure)
-	return p
-}
+func newPort(t *Transport, c *connection) *port { return &port{t: t, c: c} }
 
 // Port is how units are leased and read. It belongs to the connection: ask for it after each Connect.
 func (t *Transport) Port() partitions.Port {
@@ -87,7 +84,7 @@ func (c *Config) traits() partitions.Traits {
 // tenure gives what is known of a unit at a generation, or begins anew: whether it is held is for the script to say.
 func (p *port) tenure(h partitions.Held) (*tenure, error) {
 	p.mu.Lock()
-	known := p.mu.tenures[h.Unit]
+	known := p.mu.tenures.Get(h.Unit)
 	p.mu.Unlock()
 	if known != nil && known.generation == h.Generation {
 		return known, nil
@@ -130,26 +127,26 @@ func (p *port) begin(t *tenure) {
 	t.kept.Store(now.UnixNano())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.tenures[t.unit] = t
-	if len(p.mu.tenures) < 2*p.mu.kept+1024 {
+	p.mu.tenures.Set(t.unit, t)
+	if p.mu.tenures.Len() < 2*p.mu.kept+1024 {
 		return
 	}
 	// Units whose lease lapsed without anybody asking again are not told to the port.
 	over := now.Add(-p.t.cfg.TTL).UnixNano()
-	for unit, t := range p.mu.tenures {
+	for unit, t := range p.mu.tenures.All() {
 		if t.proven.Load() < over {
-			delete(p.mu.tenures, unit)
+			p.mu.tenures.Delete(unit)
 		}
 	}
-	p.mu.kept = len(p.mu.tenures)
+	p.mu.kept = p.mu.tenures.Len()
 }
 
 // end forgets a unit that is not held at that generation any more.
 func (p *port) end(h partitions.Held) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.mu.tenures[h.Unit]; t != nil && t.generation == h.Generation {
-		delete(p.mu.tenures, h.Unit)
+	if t := p.mu.tenures.Get(h.Unit); t != nil && t.generation == h.Generation {
+		p.mu.tenures.Delete(h.Unit)
 	}
 }
 

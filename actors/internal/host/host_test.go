@@ -43,7 +43,7 @@ func TestMessagesComeOneAtATimeInTheOrderOfEachSender(t *testing.T) {
 	var all sync.WaitGroup
 	all.Add(senders * each)
 	last := map[int]int{}
-	ref := s.Spawn("x", actor{receive: func(m any) {
+	ref := s.Spawn(actor{receive: func(m any) {
 		defer all.Done()
 		if inside.Swap(true) {
 			t.Error("two messages at once")
@@ -74,8 +74,8 @@ func TestAtMostLimitActorsRunAndTheOthersCostNoGoroutine(t *testing.T) {
 		var inside, done atomic.Int32
 		letGo := make(chan struct{})
 		before := runtime.NumGoroutine()
-		for i := range actors {
-			s.Spawn(fmt.Sprint(i), actor{receive: func(any) {
+		for range actors {
+			s.Spawn(actor{receive: func(any) {
 				if n := inside.Add(1); n > limit {
 					t.Errorf("%d at once", n)
 				}
@@ -106,7 +106,7 @@ func TestAnActorThatIsAlwaysBusyGivesWayToOthers(t *testing.T) {
 	var stop atomic.Bool
 	ended := make(chan struct{})
 	ready := make(chan struct{})
-	busy = s.Spawn("busy", actor{receive: func(any) {
+	busy = s.Spawn(actor{receive: func(any) {
 		<-ready
 		if stop.Load() {
 			close(ended)
@@ -115,7 +115,7 @@ func TestAnActorThatIsAlwaysBusyGivesWayToOthers(t *testing.T) {
 		busy.Send("again")
 	}})
 	busy.Send("begin")
-	s.Spawn("other", actor{receive: func(any) { stop.Store(true) }}).Send("now")
+	s.Spawn(actor{receive: func(any) { stop.Store(true) }}).Send("now")
 	close(ready)
 	<-ended
 }
@@ -127,8 +127,8 @@ func TestAnActorThatIsBlockedLendsItsSlot(t *testing.T) {
 		var first *host.Ref
 		answered := make(chan string)
 		var log []string
-		second := s.Spawn("second", actor{receive: func(any) { log = append(log, "second"); answered <- "yes" }})
-		first = s.Spawn("first", actor{receive: func(any) {
+		second := s.Spawn(actor{receive: func(any) { log = append(log, "second"); answered <- "yes" }})
+		first = s.Spawn(actor{receive: func(any) {
 			second.Send("question")
 			first.Block()
 			<-answered
@@ -141,8 +141,8 @@ func TestAnActorThatIsBlockedLendsItsSlot(t *testing.T) {
 			t.Errorf("log: %v", log)
 		}
 		third := make(chan struct{})
-		for _, name := range []string{"a", "b"} {
-			s.Spawn(name, actor{receive: func(any) { third <- struct{}{} }}).Send("go")
+		for range 2 {
+			s.Spawn(actor{receive: func(any) { third <- struct{}{} }}).Send("go")
 		}
 		synctest.Wait()
 		<-third
@@ -155,7 +155,7 @@ func TestAnActorThatPanicsIsToldAndStopped(t *testing.T) {
 	s := start(t, 1)
 	failed := make(chan any, 1)
 	var received atomic.Int32
-	ref := s.Spawn("x", actor{
+	ref := s.Spawn(actor{
 		receive: func(any) { received.Add(1); panic("oops") },
 		failed:  func(reason any) { failed <- reason },
 	})
@@ -164,7 +164,7 @@ func TestAnActorThatPanicsIsToldAndStopped(t *testing.T) {
 		t.Errorf("reason: %v", got)
 	}
 	other := make(chan struct{})
-	s.Spawn("y", actor{receive: func(any) { close(other) }}).Send(1)
+	s.Spawn(actor{receive: func(any) { close(other) }}).Send(1)
 	<-other
 	if received.Load() != 1 {
 		t.Errorf("received %d messages", received.Load())
@@ -175,12 +175,12 @@ func TestAnActorThatEndsItsGoroutineCostsNoSlot(t *testing.T) {
 	t.Parallel()
 	s := start(t, 1)
 	failed := make(chan any, 1)
-	s.Spawn("x", actor{receive: func(any) { runtime.Goexit() }, failed: func(reason any) { failed <- reason }}).Send(1)
+	s.Spawn(actor{receive: func(any) { runtime.Goexit() }, failed: func(reason any) { failed <- reason }}).Send(1)
 	if err, ok := (<-failed).(error); !ok || err == nil {
 		t.Errorf("reason: %v", err)
 	}
 	other := make(chan struct{})
-	s.Spawn("y", actor{receive: func(any) { close(other) }}).Send(1)
+	s.Spawn(actor{receive: func(any) { close(other) }}).Send(1)
 	<-other
 }
 
@@ -189,7 +189,7 @@ func TestStopWaitsForWhatRunsAndGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := host.New(2)
 		letGo := make(chan struct{})
-		s.Spawn("x", actor{receive: func(any) { <-letGo }}).Send(1)
+		s.Spawn(actor{receive: func(any) { <-letGo }}).Send(1)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

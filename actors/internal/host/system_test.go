@@ -26,9 +26,9 @@ func TestActorsThatHaveEndedAreForgotten(t *testing.T) {
 		s := New(2)
 		before := s.actors()
 		for range 10 {
-			s.Spawn("panics", deadly(func() { panic("oops") })).Send(1)
-			s.Spawn("exits", deadly(func() { runtime.Goexit() })).Send(1)
-			fine := s.Spawn("fine", deadly(func() {}))
+			s.Spawn(deadly(func() { panic("oops") })).Send(1)
+			s.Spawn(deadly(func() { runtime.Goexit() })).Send(1)
+			fine := s.Spawn(deadly(func() {}))
 			fine.Send(1)
 			fine.Stop()
 		}
