@@ -11,17 +11,17 @@ import (
 	"github.com/keyhold/keyhold/event"
 )
 
-// Fields of an entry. One that is empty is left out, and readers pass over those they do not know. Category, key and lane are in the name of the stream, the sequence is in
+// Fields of an entry, in their order: first those that many entries have alike, so that the script is told only of the others. One that is empty is left out, and readers pass over those they do not know. Category, key and lane are in the name of the stream, the sequence is in
 // the id of the entry. An entry without a type is a void.
 const (
-	fieldID          = "id"
 	fieldStore       = "store"
 	fieldType        = "type"
 	fieldVersion     = "ver"
 	fieldEncoding    = "enc"
-	fieldTime        = "time" // milliseconds since 1970
 	fieldTenant      = "tenant"
 	fieldKind        = "kind"
+	fieldID          = "id"
+	fieldTime        = "time" // milliseconds since 1970
 	fieldEntity      = "entity"
 	fieldNumber      = "num" // of the event in its entity's stream
 	fieldCorrelation = "corr"
@@ -53,18 +53,18 @@ func encodeEntry(e *event.Envelope) []any { return appendEntry(make([]any, 0, 24
 // appendEntry adds them to what is there. Values point into e, which saves a copy of each: nobody may change it until they are sent.
 func appendEntry(fields []any, e *event.Envelope) []any {
 	before := len(fields)
-	fields = appendText(fields, fieldID, &e.ID)
 	fields = appendText(fields, fieldStore, &e.StoreID)
 	fields = appendText(fields, fieldType, &e.Type)
 	if e.Version != 0 {
 		fields = append(fields, fieldVersion, &e.Version)
 	}
 	fields = appendText(fields, fieldEncoding, (*string)(&e.Encoding))
+	fields = appendText(fields, fieldTenant, &e.Tenant)
+	fields = appendText(fields, fieldKind, &e.Stream.Kind)
+	fields = appendText(fields, fieldID, &e.ID)
 	if !e.Time.IsZero() {
 		fields = append(fields, fieldTime, e.Time.UnixMilli())
 	}
-	fields = appendText(fields, fieldTenant, &e.Tenant)
-	fields = appendText(fields, fieldKind, &e.Stream.Kind)
 	fields = appendText(fields, fieldEntity, &e.Stream.ID)
 	if e.StreamVersion != 0 {
 		fields = append(fields, fieldNumber, &e.StreamVersion)
@@ -84,6 +84,37 @@ func appendText(fields []any, name string, value *string) []any {
 		return fields
 	}
 	return append(fields, name, value)
+}
+
+// alike reports whether two entries differ in no more than the values from the id on: they have the same fields, and the same values in those before it.
+func alike(a, b *event.Envelope) bool {
+	return a.StoreID == b.StoreID && a.Type == b.Type && a.Version == b.Version && a.Encoding == b.Encoding && a.Tenant == b.Tenant && a.Stream.Kind == b.Stream.Kind &&
+		a.ID != "" && b.ID != "" && a.Time.IsZero() == b.Time.IsZero() && (a.Stream.ID == "") == (b.Stream.ID == "") && (a.StreamVersion == 0) == (b.StreamVersion == 0) &&
+		(a.CorrelationID == "") == (b.CorrelationID == "") && (a.CausationID == "") == (b.CausationID == "") &&
+		(a.Trace.Parent == "") == (b.Trace.Parent == "") && (a.Trace.State == "") == (b.Trace.State == "") && (len(a.Data) == 0) == (len(b.Data) == 0)
+}
+
+// appendValues adds the values from the id on, as appendEntry does.
+func appendValues(values []any, e *event.Envelope) []any {
+	values = append(values, &e.ID)
+	if !e.Time.IsZero() {
+		values = append(values, e.Time.UnixMilli())
+	}
+	if e.Stream.ID != "" {
+		values = append(values, &e.Stream.ID)
+	}
+	if e.StreamVersion != 0 {
+		values = append(values, &e.StreamVersion)
+	}
+	for _, text := range [...]*string{&e.CorrelationID, &e.CausationID, &e.Trace.Parent, &e.Trace.State} {
+		if *text != "" {
+			values = append(values, text)
+		}
+	}
+	if len(e.Data) > 0 {
+		values = append(values, e.Data)
+	}
+	return values
 }
 
 // decodeEntry makes an envelope of an entry of a lane's stream. A value that cannot be read counts as one that is not there: whoever handles the event finds that out, and

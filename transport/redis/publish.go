@@ -11,9 +11,10 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// One call of the append script brings at most so much, so that it never holds up a server for long. A single run may be larger.
+// One call of the append script brings at most so much, so that it never holds up a server for long, and so that the server is at work on one while the next is on its way:
+// calls of one Append go out together. A single run may be larger.
 const (
-	appendLanes   = 256
+	appendLanes   = 64
 	appendEntries = 1024
 	appendBytes   = 1 << 20
 )
@@ -235,6 +236,7 @@ func (p *publication) call(s *script, batch []int) *call {
 		line = append(line, mustName(p.c.names, event.Name{Kind: event.NameBusy, Owner: name}))
 	}
 	line = append(line, p.ahead, len(batch))
+	var full *event.Envelope // the last one that was said in full
 	for at, i := range batch {
 		r := &p.runs[i]
 		index := slices.Index(categories, r.Lane.Category) + 1
@@ -248,8 +250,13 @@ func (p *publication) call(s *script, batch []int) *call {
 		}
 		line = append(line, (*uint64)(&r.Entries[0].Sequence), len(r.Entries))
 		for e := range r.Entries {
-			count := len(line)
-			line = appendEntry(append(line, nil), &r.Entries[e])
+			entry, count := &r.Entries[e], len(line)
+			if full != nil && alike(full, entry) {
+				line = appendValues(append(line, nil), entry)
+				line[count] = -(len(line) - count - 1)
+				continue
+			}
+			full, line = entry, appendEntry(append(line, nil), entry)
 			line[count] = len(line) - count - 1
 		}
 	}
@@ -275,11 +282,11 @@ func (p *publication) categories(batch []int) (all []string) {
 	return all
 }
 
-// size is how many words entries have at most, nearly always.
+// size is about how many words lanes and entries have.
 func (p *publication) size(batch []int) int {
 	n := 0
 	for _, i := range batch {
-		n += 6 + 25*len(p.runs[i].Entries)
+		n += 6 + 8*len(p.runs[i].Entries)
 	}
 	return n
 }

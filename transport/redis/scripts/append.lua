@@ -6,7 +6,9 @@
 -- ARGV   MaxAhead, the most entries that a stream keeps
 --        number of lanes; of each lane:
 --          place of its stream, place of its index (0 = not here), its partition key, 1 = begin here where there is nothing,
---          sequence of its first entry, number of entries; of each entry: number of values, then field, value, field, value ...
+--          sequence of its first entry, number of entries; of each entry: number of values, then field, value, field, value ...; or, with a
+--          minus before the number, values alone: it has the fields and values of the last entry before it in the call that was said in
+--          full, but for the values of so many of its last fields, which are these
 --        number of subscribers; of each: place of its busy set, its wake channel, number of keys, keys; or 0, for the keys of all lanes
 -- Result of each lane two elements: "ok", "dup", "gap", "empty" or "error"; then "sequence event-id" of the newest entry, "" with
 --        "empty", a message with "error". A lane that goes wrong fails no other. A lane may come once.
@@ -21,14 +23,22 @@ local KEYS, ARGV, call, tell, unpack, match, tonumber = KEYS, ARGV, redis.call, 
 local ahead, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local most = 1000 -- words of one command
 
--- Of each lane: its place in ARGV, its newest string and what that says, its key.
-local places, names, told, keys = {}, {}, {}, {}
-local at = 2
+-- Of each lane: its place in ARGV, its newest string and what that says, its key, and where the last entry in full before it begins.
+local places, names, told, keys, before = {}, {}, {}, {}, {}
+local at, full = 2, nil
 for lane = 1, count do
-  places[lane], names[lane], keys[lane] = at, KEYS[ARGV[at + 1] + 1], ARGV[at + 3]
+  places[lane], names[lane], keys[lane], before[lane] = at, KEYS[ARGV[at + 1] + 1], ARGV[at + 3], full
   local entries = tonumber(ARGV[at + 6])
   at = at + 6
-  for _ = 1, entries do at = at + 1 + ARGV[at + 1] end
+  for _ = 1, entries do
+    local values = tonumber(ARGV[at + 1])
+    if values > 0 then
+      full = at + 2
+    else
+      values = -values
+    end
+    at = at + 1 + values
+  end
 end
 for from = 1, count, most do
   for i, newest in ipairs(call('MGET', unpack(names, from, math.min(from + most - 1, count)))) do told[from + i - 1] = newest end
@@ -62,40 +72,65 @@ local function look(stream, name)
   return tonumber(sequence), event
 end
 
--- The event id of the entry whose fields begin there in ARGV, behind the number of its values.
-local function eventOf(from)
-  for i = from, from + ARGV[from - 1] - 1, 2 do
-    if ARGV[i] == 'id' then return ARGV[i + 1] end
+-- An entry that is said by values alone, put together: of which one in full, how many of its fields are others, how many words, where the event id is.
+local form, formed, differing, size, idAt = {}, nil, nil, 0, nil
+
+-- The place of the event id among the words of an entry, if it has one.
+local function idIn(words, first, last)
+  for i = first, last, 2 do
+    if words[i] == 'id' then return i + 1 end
   end
-  return ''
 end
 
--- Appends entries, the first of which has that sequence, in these digits, and begins there in ARGV. It tells the newest afterwards, and what stopped it. Neither: there
--- is no stream, and it is not to be made.
-local function add(stream, name, sequence, digits, entries, from, make)
+-- The entry that begins there in ARGV, behind the number of its values; in full is the last entry before it that was. It gives the words, which are good until the next call,
+-- the first and the last of them, and the event id; then where the next entry begins, and which is the last in full before that.
+local function entry(from, full)
+  local values = tonumber(ARGV[from - 1])
+  if values > 0 then
+    local last = from + values - 1
+    return ARGV, from, last, ARGV[idIn(ARGV, from, last)] or '', last + 2, from
+  end
+  values = -values
+  if formed ~= full or differing ~= values then
+    formed, differing, size = full, values, tonumber(ARGV[full - 1])
+    for i = 1, size do form[i] = ARGV[full + i - 1] end
+    idAt = idIn(form, 1, size)
+  end
+  local at = size - 2 * values
+  for i = from, from + values - 1 do
+    at = at + 2
+    form[at] = ARGV[i]
+  end
+  return form, 1, size, form[idAt] or '', from + values + 1, full
+end
+
+-- Appends entries, the first of which has that sequence, in these digits, and begins there in ARGV, after that one in full. It tells the newest afterwards, and what stopped
+-- it. Neither: there is no stream, and it is not to be made.
+local function add(stream, name, sequence, digits, entries, from, full, make)
   local newest, event, fault
   for left = entries, 1, -1 do
-    local upto, added = from + ARGV[from - 1] - 1, nil
+    local added, words, first, last, id
+    words, first, last, id, from, full = entry(from, full)
     if make then
-      added, make = tell('XADD', stream, digits .. '-0', unpack(ARGV, from, upto)), false
+      added, make = tell('XADD', stream, digits .. '-0', unpack(words, first, last)), false
     elseif left > 1 or sequence <= ahead then -- it has no more entries than the last one's sequence
-      added = tell('XADD', stream, 'NOMKSTREAM', digits .. '-0', unpack(ARGV, from, upto))
+      added = tell('XADD', stream, 'NOMKSTREAM', digits .. '-0', unpack(words, first, last))
     else
-      added = tell('XADD', stream, 'NOMKSTREAM', 'MAXLEN', '=', ahead, digits .. '-0', unpack(ARGV, from, upto))
+      added = tell('XADD', stream, 'NOMKSTREAM', 'MAXLEN', '=', ahead, digits .. '-0', unpack(words, first, last))
     end
     if not added then break end
     if type(added) == 'table' then
       fault = added.err
       break
     end
-    newest, event = added, from
+    newest, event = digits, id
     if left > 1 then
-      sequence, from = sequence + 1, upto + 2
+      sequence = sequence + 1
       digits = text(sequence)
     end
   end
   if not newest then return nil, fault end
-  newest = string.sub(newest, 1, -3) .. ' ' .. eventOf(event)
+  newest = newest .. ' ' .. event
   note(name, newest)
   return newest, fault
 end
@@ -108,14 +143,14 @@ local function lost(stream, name)
   return 'empty', ''
 end
 
--- from is the place of the first entry.
-local function append(stream, name, newest, start, first, entries, from)
+-- from is the place of the first entry, full that of the last one in full before it.
+local function append(stream, name, newest, start, first, entries, from, full)
   local last, event = match(newest or '', '^(%d+) (.*)$')
   last = tonumber(last)
   if call('XLEN', stream) == 0 then -- a string without stream says nothing
     if entries == 0 or not start then return 'empty', '' end
     call('UNLINK', stream) -- without entries it still knows the highest id it ever had, and refuses lower ones
-    local added, fault = add(stream, name, first, text(first), entries, from, true)
+    local added, fault = add(stream, name, first, text(first), entries, from, full, true)
     return fault and 'error' or 'ok', fault or added
   end
   if not last then last, event = look(stream, name) end
@@ -125,14 +160,15 @@ local function append(stream, name, newest, start, first, entries, from)
   local there = last - first + 1 -- of the entries
   if there > entries then return 'dup', newest end
   for n = 1, there do
-    if n == there and eventOf(from) ~= event then return 'dup', newest end
-    from = from + ARGV[from - 1] + 1
+    local _, id
+    _, _, _, id, from, full = entry(from, full)
+    if n == there and id ~= event then return 'dup', newest end
   end
   if there == entries then
     if #call('XRANGE', stream, text(last) .. '-0', text(last) .. '-0') == 0 then return lost(stream, name) end
     return 'ok', newest
   end
-  local added, fault = add(stream, name, last + 1, text(last + 1), entries - there, from)
+  local added, fault = add(stream, name, last + 1, text(last + 1), entries - there, from, full)
   if fault and not added and string.find(fault, 'equal or smaller', 1, true) then -- the string was behind its stream
     local behind = last
     last, event = look(stream, name)
@@ -149,14 +185,14 @@ for lane = 1, count do
   local first, outcome, now = tonumber(digits), nil, nil
   local last = newest and tonumber(match(newest, '^%d+'))
   if entries > 0 and last and last + 1 == first then -- as nearly always. Whether there is a stream is seen when the entry is added
-    local added, fault = add(stream, name, first, digits, entries, at + 8)
+    local added, fault = add(stream, name, first, digits, entries, at + 8, before[lane])
     if added then
       outcome, now = fault and 'error' or 'ok', fault or added
     end
   end
   if not outcome then
     local done
-    done, outcome, now = pcall(append, stream, name, newest, ARGV[at + 4] == '1', first, entries, at + 8)
+    done, outcome, now = pcall(append, stream, name, newest, ARGV[at + 4] == '1', first, entries, at + 8, before[lane])
     if not done then
       outcome, now = 'error', type(outcome) == 'table' and outcome.err or tostring(outcome)
     end
