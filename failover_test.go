@@ -83,7 +83,7 @@ func newFailingOver(t *testing.T) *failingOver {
 	f.standby = postgresserver.Run(t, postgresserver.Options{StandbyOf: f.primary})
 	f.store = postgres.New(postgres.Config{
 		URL:                strings.Replace(f.primary.URL("postgres"), f.primary.Addr(), f.primary.Addr()+","+f.standby.Addr(), 1),
-		TransactionTimeout: 500 * time.Millisecond,
+		TransactionTimeout: time.Second,
 	})
 	f.app = run(t, onRedis(f.store, redisserver.Run(t, redisserver.Options{}).URL(), "one"), cart, losses, f.a.handler())
 	return f

@@ -308,7 +308,7 @@ func TestConfigFaults(t *testing.T) {
 func TestTheServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := postgresserver.Run(t, postgresserver.Options{Fsync: true})
-	d := &desk{T: t, config: Config{URL: server.Database(t), TransactionTimeout: 500 * time.Millisecond}}
+	d := &desk{T: t, config: Config{URL: server.Database(t), TransactionTimeout: 2 * time.Second}}
 	told := newNotices()
 	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe})
 	d.commit(events("a", 2))
@@ -336,7 +336,7 @@ func TestTheServerFailsOverToItsStandby(t *testing.T) {
 	standby := postgresserver.Run(t, postgresserver.Options{StandbyOf: primary})
 	d := &desk{T: t, config: Config{
 		URL:                strings.Replace(primary.URL("postgres"), primary.Addr(), standby.Addr()+","+primary.Addr(), 1),
-		TransactionTimeout: 500 * time.Millisecond,
+		TransactionTimeout: 2 * time.Second,
 	}}
 	told := newNotices()
 	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe}) // the first host is none that it could write on
