@@ -10,6 +10,6 @@
 // one by one. Each failure prints its seed, and KEYHOLD_SEED takes one.
 //
 // Reading order: oracle_test.go (what is checked), app_test.go (the application), kill_test.go. Several nodes: marks_test.go (who is inside),
-// node_app_test.go, node_control_test.go (the process), node_test.go, fleet_test.go (what a test sees of it), adr0028_test.go, then the others. Hosts: grid_test.go,
+// node_app_test.go, node_control_test.go (the process), node_test.go, fleet_test.go (what a test sees of it), adr0028_test.go, then the others. Two applications on one Redis: services_test.go. Hosts: grid_test.go,
 // cluster_load_test.go, cluster_asks_test.go (with node_asks_test.go, who asks), cluster_test.go.
 package guarantees

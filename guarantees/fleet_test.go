@@ -50,6 +50,7 @@ type settings struct {
 	redis       redisserver.Options
 	newer       bool
 	polled      bool // tasks are appended by a program that knows nothing of Keyhold
+	reads       bool // nodes are of another application, which reads the tasks of this one
 	crashes     int
 	local       bool // one node, without a broker
 	blind       bool // see rash
@@ -90,7 +91,7 @@ func newFleet(t *testing.T, s settings) *fleet {
 func (f *fleet) spec(name string) nodeSpec {
 	spec := nodeSpec{
 		Name: name, Postgres: f.database, Marks: f.marks.client.Options().Addr, Acks: f.acks, Asks: f.asks,
-		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Polled: f.settings.polled, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
+		TTL: f.settings.ttl, Timeout: f.settings.ttl / 2, Idle: f.settings.idle, Newer: f.settings.newer, Polled: f.settings.polled, Reads: f.settings.reads, Crashes: f.settings.crashes, Blind: f.settings.blind, Hasty: f.settings.hasty,
 		Debug: os.Getenv("KEYHOLD_DEBUG") != "",
 	}
 	switch {

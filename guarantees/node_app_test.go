@@ -45,6 +45,7 @@ var (
 const (
 	runnerName, taskCategory    = "runner", "task"
 	tellerName, accountCategory = "teller", "account"
+	auditorName                 = "auditor" // of another application, reads tasks
 )
 
 // polledFrom is what streams of a program are called that knows nothing of Keyhold.
@@ -149,6 +150,13 @@ func (s nodeSpec) declarations(site *worksite) []keyhold.Declaration {
 		tasks.Polled = polledFrom
 	}
 	on := keyhold.Behavior[*runner]{keyhold.On((*runner).added)}
+	if s.Reads {
+		tasks.Foreign = true
+		return []keyhold.Declaration{tasks, keyhold.Handler[*runner]{
+			Name: auditorName, Categories: []string{taskCategory}, SequentialBy: "client_id", StartFrom: keyhold.Oldest,
+			Retry: patient(), Timeout: s.Timeout, New: func(string) *runner { return &runner{site} }, On: on,
+		}}
+	}
 	if s.Newer {
 		keyhold.Type[taskEnded]("task.ended", 1)
 		tasks.Events = append(tasks.Events, keyhold.EventOf[taskEnded]())

@@ -55,6 +55,7 @@ type nodeSpec struct {
 	Idle     time.Duration
 	Newer    bool // knows the type task.ended
 	Polled   bool // takes tasks in from streams called polledFrom
+	Reads    bool // is of another application, which reads the tasks of this one
 	Blind    bool // see rash
 	Hasty    bool
 	Crashes  int // that an event may cause; 0 = so many that it does not matter: kills from outside are no crashes of events, and nobody could tell
@@ -146,8 +147,12 @@ func nodeMain(argument string) error {
 		s.gossip = gossip.New(gossip.Config{Bind: s.spec.Gossip, Preset: gossip.Local, Keys: [][]byte{[]byte(gossipKey)}, Logger: logger})
 		near.Gossip, near.Peers = s.gossip, grpc.New(grpc.Config{Bind: s.spec.Peers, Insecure: true, Logger: logger})
 	}
+	application := "bank"
+	if s.spec.Reads {
+		application = "audit"
+	}
 	s.app = keyhold.New(keyhold.Config{
-		Name: "bank", Cluster: near, Node: s.spec.Name, Store: s.store, Transport: by, IdleAfter: s.spec.Idle,
+		Name: application, Cluster: near, Node: s.spec.Name, Store: s.store, Transport: by, IdleAfter: s.spec.Idle,
 		MaxCrashes: cmp.Or(s.spec.Crashes, 1_000_000),
 		Logger:     logger,
 		Observer:   s.observer(),

@@ -185,15 +185,19 @@ func (p *port) read(ctx context.Context, op string, h partitions.Held, above []e
 // take notes how far the unit is with a lane, and adds what is above.
 func (p *port) take(parts []part, u event.Unit, pos event.Position, ack bool, own string) []part {
 	st := p.mu.streams[pos.Lane]
+	producer := p.mu.categories[pos.Lane.Category].StoreID
+	next := part{lane: pos.Lane, after: pos.Sequence, foreign: producer != "" && producer != own}
 	if st.newest() == 0 {
+		if newest := p.mu.newest[pos.Lane]; next.foreign && newest > pos.Sequence {
+			next.lost = newest
+			p.missing(&next, u)
+			return append(parts, next)
+		}
 		return parts
 	}
 	if passed, read := st.passed[u.Name]; !read || ack && passed < pos.Sequence {
 		st.passed[u.Name] = pos.Sequence
 	}
-	next := part{lane: pos.Lane, after: pos.Sequence}
-	producer := p.mu.categories[pos.Lane.Category].StoreID
-	next.foreign = producer != "" && producer != own
 	if known := next.foreign && pos.Sequence > 0 && pos.EventID != ""; known && pos.Sequence > st.newest() {
 		next.short = true
 		return append(parts, next)

@@ -45,8 +45,9 @@ type Server struct {
 type contents struct {
 	units       map[event.Unit]*lease
 	streams     map[event.LaneRef]*stream
-	index       map[string]set // keys by category
-	busy        map[string]set // keys by subscriber
+	newest      map[event.LaneRef]event.Sequence // also of streams that were taken without a word
+	index       map[string]set                   // keys by category
+	busy        map[string]set                   // keys by subscriber
 	halted      map[string]set
 	categories  map[string]transport.Produced
 	claims      map[string]claim // by category
@@ -119,7 +120,7 @@ func newContents() contents {
 		index: make(map[string]set), busy: make(map[string]set), halted: make(map[string]set),
 		categories: make(map[string]transport.Produced), claims: make(map[string]claim), subscribers: make(map[subscription]transport.Subscriber),
 		members: make(map[string]member), wanted: make(map[place]transport.Wanted), served: make(map[place]*run),
-		sources: make(map[sourceName]*source),
+		sources: make(map[sourceName]*source), newest: make(map[event.LaneRef]event.Sequence),
 	}
 }
 
@@ -173,13 +174,14 @@ func (s *Server) LoseTail(lane event.LaneRef, n int) {
 	defer s.mu.Unlock()
 	if st := s.mu.streams[lane]; st != nil {
 		st.entries = slices.Clone(st.entries[:max(0, len(st.entries)-n)]) // readers may have the old ones
+		s.mu.newest[lane] = st.newest()
 		for name, passed := range st.passed {
 			st.passed[name] = min(passed, st.newest())
 		}
 	}
 }
 
-// Delete takes a stream without a word.
+// Delete takes a stream without a word. What its newest entry was is known still, as with Cut.
 func (s *Server) Delete(lane event.LaneRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

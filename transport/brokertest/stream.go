@@ -98,6 +98,7 @@ func (s *Server) append(a *transport.Append) transport.Appended {
 		}
 	}
 	last := &st.entries[len(st.entries)-1]
+	s.mu.newest[a.Lane] = last.Sequence
 	return transport.Appended{Outcome: outcome, Newest: last.Sequence, NewestID: last.ID}
 }
 
@@ -150,6 +151,7 @@ func (s *Server) retire(r *transport.Retire) error {
 		}
 	}
 	delete(s.mu.streams, r.Lane)
+	delete(s.mu.newest, r.Lane)
 	other := r.Lane
 	other.Lane = event.Primary + event.Backfill - r.Lane.Lane
 	if s.mu.streams[other].newest() == 0 {

@@ -165,6 +165,8 @@ var missing = []check{
 			s.Errorf("got %+v, %v; want a gap", got, err)
 		}
 	}},
+	{"A reader of another store misses what it has not read of a stream that is gone", func(s *suite) { s.gone(orders) }},
+	{"A reader of another store misses what it has not read of the backfill of a stream that is gone", func(s *suite) { s.gone(backfill(orders)) }},
 	{"A reader of another store that has applied another history is told, be it behind or at the end of it", func(s *suite) {
 		b, _, h := s.abroad()
 		read := func(seq event.Sequence, id string) (partitions.Fetched, error) {
@@ -289,6 +291,41 @@ func (s *suite) misses() (partitions.Port, partitions.Held) {
 		s.Fatalf("got %+v while the producer is asked", got)
 	}
 	return b.Port(), h
+}
+
+// gone takes a stream of which a subscriber of another application has read the first of three entries, and looks that it asks for the others, and for them alone.
+func (s *suite) gone(lane event.LaneRef) {
+	s.Helper()
+	if s.Delete == nil {
+		s.Skip("this harness cannot take a stream")
+	}
+	b, _, h := s.abroad()
+	read := func(seq event.Sequence) (partitions.Fetched, error) {
+		return b.Port().Advance(s.Context(), h, []event.Position{{Lane: lane, Sequence: seq, EventID: entryID(lane, seq)}}, 10)
+	}
+	s.append(transport.Append{Lane: lane, Start: true, Entries: s.entries(lane, 1, 3), Subscribers: []string{"billing"}})
+	s.Delete(s.T, lane)
+	for range 2 {
+		if got, err := read(1); err == nil {
+			s.Fatalf("got %+v while the producer is asked", got)
+		}
+	}
+	s.same("has work", []string{billing.Key}, s.busy("billing"))
+	wanted, err := s.Broker.Wanted(s.Context(), "order")
+	s.must("wanted", err)
+	if len(wanted) != 1 || wanted[0].Unit != billing || wanted[0].Lane != lane || wanted[0].After != 1 {
+		s.Fatalf("wanted %+v", wanted)
+	}
+	s.must("serve", s.Broker.Serve(s.Context(), wanted[0], s.entries(lane, 2, 3)))
+	got, err := read(1)
+	s.must("read what was served", err)
+	s.same("what was lost", s.entries(lane, 2, 3), got.Entries)
+	if got, err = read(3); err != nil || !got.Drained || len(got.Entries) > 0 {
+		s.Errorf("%+v, %v; want that there is nothing more", got, err)
+	}
+	wanted, err = s.Broker.Wanted(s.Context(), "order")
+	s.must("wanted", err)
+	s.same("wanted", 0, len(wanted))
 }
 
 // beginning is from when on billing begins.

@@ -26,9 +26,9 @@ type births struct {
 	asked   time.Time         // when all servers last answered
 }
 
-// young is the age of a birth below which a process that sees it for the first time takes it for a loss. Others noticed that loss, but this one may
-// have been starting meanwhile; being told once too often costs a look at what is published.
-func (c *Config) young() time.Duration { return max(time.Minute, 2*c.TTL) }
+// young is the age of a birth below which a process that sees it for the first time takes it for a loss. Another application may have noticed it, while no node of this one ran, and
+// what this one had offered before to readers there is looked at again after RetireAfter alone. Being told once too often costs a look at what is published.
+func (c *Config) young() time.Duration { return c.RetireAfter + max(time.Minute, 2*c.TTL) }
 
 // checkBirth asks each server since when it remembers, has it begin anew where it may have forgotten, and tells the node of a loss. Until one TTL after a birth
 // the server grants no lease, which it decides itself. It is cheap, and called whenever there is reason to doubt: at Connect, with each beat, at a connection for wakes,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/redisserver"
-	"github.com/keyhold/keyhold/internal/signal"
 	"github.com/keyhold/keyhold/partitions"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/redis"
@@ -220,19 +219,37 @@ func TestABirthAheadOfTheClockIsTakenBack(t *testing.T) {
 	}
 }
 
-// A process that starts while another one notices a loss cannot see what was before: a young birth counts as a loss.
-func TestAStartSoonAfterALossIsToldOfIt(t *testing.T) {
+// A process that starts after another one has noticed a loss, maybe of another application, cannot see what was before. For as long as something that was on the broker before may not have been
+// looked at since, a birth counts as a loss.
+func TestAStartAfterALossIsToldOfIt(t *testing.T) {
 	t.Parallel()
-	w := newScene(t, redisserver.Options{})
-	w.forget(t)
-	w.connected(t) // the one that noticed
-	var forgot signal.Signal[struct{}]
-	forgot.Init(t)
-	late := w.node(t, "here", nil)
-	if err := late.Start(t.Context(), transport.Node{Forgot: func() { forgot.Send(struct{}{}) }}); err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		ago  time.Duration
+		told bool
+	}{
+		"at once":                    {0, true},
+		"just before lanes leave":    {redis.DefaultRetireAfter, true},
+		"when all was looked at":     {redis.DefaultRetireAfter + 2*time.Minute, false},
+		"when all was, a week later": {7 * 24 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newScene(t, redisserver.Options{})
+			w.forget(t)
+			w.connected(t) // the one that noticed
+			w.pass(t, c.ago)
+			var forgot atomic.Int32
+			late := w.node(t, "here", nil)
+			_, looked := late.Signals(t)
+			if err := late.Start(t.Context(), transport.Node{Forgot: func() { forgot.Add(1) }}); err != nil {
+				t.Fatal(err)
+			}
+			looked.Wait(t)
+			if told := forgot.Load() > 0; told != c.told {
+				t.Errorf("told: %v, want %v", told, c.told)
+			}
+		})
 	}
-	forgot.Wait(t)
 }
 
 // A node that was suspended while others noticed a loss, and dealt with it, sees another birth than the one it knew, which is old already.

@@ -27,6 +27,9 @@
 // memory). Nothing is read from the store above the newest entry of the stream: it would be right, the store is the truth, but each unit that has
 // nothing to do would cost a query, and the relay brings what is missing to the stream anyway. A sequence that neither has is a gap.
 //
+// What another store produces no relay here brings back, and its producer does not know how far the reader is: it has no reason to look before the lane is to leave. So there the newest string
+// tells as well: where it names more than the stream has, the producer is asked.
+//
 // # Publishing
 //
 // Only the append script writes to streams: the entry after the newest is appended, anything else is answered with what the newest is. So a relay that was frozen, or asks again

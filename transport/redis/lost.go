@@ -39,6 +39,9 @@ func (p *port) assemble(ctx context.Context, r *reading, entries [][]event.Envel
 // next gives the run of one lane that follows its position. missing: there is something further up, and nobody has what comes before it.
 func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Envelope) (run []event.Envelope, missing bool, err error) {
 	l, after := r.lanes[i], r.above[i].Sequence
+	if r.gone[i] {
+		return p.asked(ctx, r, i)
+	}
 	if !r.held[i] {
 		l.lost = 0
 		if len(entries) == 0 {

@@ -48,6 +48,7 @@ type tenure struct {
 type laneTenure struct {
 	ref    event.LaneRef
 	stream string
+	newest string         // of a category that another store produces; "" = of none
 	acked  event.Sequence // the durable checkpoint, as far as it was told
 	sure   bool           // nothing at or below acked is pending
 	agreed bool           // the stream was seen to have the unit's history
@@ -157,11 +158,14 @@ func (p *port) lane(t *tenure, at event.Position) (*laneTenure, error) {
 			return &t.lanes[i], nil
 		}
 	}
-	stream, err := p.c.names.Build(event.LaneName(at.Lane))
+	keys, err := p.c.lane(at.Lane)
 	if err != nil {
-		return nil, fmt.Errorf("lane %s: %w", at.Lane, err)
+		return nil, err
 	}
-	t.lanes = append(t.lanes, laneTenure{ref: at.Lane, stream: stream, acked: at.Sequence})
+	if !p.t.elsewhere(at.Lane.Category) {
+		keys.newest = ""
+	}
+	t.lanes = append(t.lanes, laneTenure{ref: at.Lane, stream: keys.stream, newest: keys.newest, acked: at.Sequence})
 	return &t.lanes[len(t.lanes)-1], nil
 }
 

@@ -39,6 +39,7 @@ type reading struct {
 	lanes []*laneTenure // of above
 	modes []int
 	held  []bool // not to be read from the stream
+	gone  []bool // the stream has nothing more, though there was
 }
 
 // Fetch reads the primary lanes of the unit, and its backfill lanes only when no primary lane has anything. Between lanes of one kind the entry with the earliest
@@ -117,7 +118,8 @@ func (p *port) read(ctx context.Context, h partitions.Held, t *tenure, r reading
 
 // plan decides, lane by lane, what is to be acknowledged and read.
 func (p *port) plan(t *tenure, r *reading) error {
-	r.lanes, r.modes, r.held = make([]*laneTenure, len(r.above)), make([]int, len(r.above)), make([]bool, len(r.above))
+	n := len(r.above)
+	r.lanes, r.modes, r.held, r.gone = make([]*laneTenure, n), make([]int, n), make([]bool, n), make([]bool, n)
 	for _, at := range r.above { // first, since adding one moves the others
 		if _, err := p.lane(t, at); err != nil {
 			return err
@@ -176,7 +178,16 @@ func packRead(p *port, c *call, requests []*request) {
 		c.args = append(c.args, t.holder, t.unit.Name, t.unit.Key, asked.most, int(t.tidy), len(asked.lanes))
 		for i, l := range asked.lanes {
 			c.keys = append(c.keys, l.stream)
-			c.args = append(c.args, asked.above[i].Sequence.String(), asked.from(i), whatLane[l.ref.Lane][flag(asked.held[i])])
+			what := whatLane[l.ref.Lane][flag(asked.held[i])]
+			if l.newest != "" {
+				what += "+"
+			}
+			c.args = append(c.args, asked.above[i].Sequence.String(), asked.from(i), what)
+		}
+		for _, l := range asked.lanes {
+			if l.newest != "" {
+				c.keys = append(c.keys, l.newest)
+			}
 		}
 	}
 }
@@ -197,8 +208,14 @@ func (r *reading) from(i int) string {
 
 // parse takes the answer of a unit apart: entries of each lane, as the stream has them.
 func (r *reading) parse(answer []any) (drained, more bool, entries [][]event.Envelope, err error) {
-	if len(answer) < 3+len(r.lanes) || len(answer) > 4+len(r.lanes) || answer[0] != "ok" {
+	if len(answer) < 3+len(r.lanes) || len(answer) > 5+len(r.lanes) || answer[0] != "ok" {
 		return false, false, nil, oddReply(scriptRead, answer)
+	}
+	gone, _ := list(at(answer, 4+len(r.lanes)), 0)
+	for _, n := range gone {
+		if i, ok := integer(n); ok && i >= 1 && int(i) <= len(r.lanes) {
+			r.gone[i-1] = true
+		}
 	}
 	made, _ := list(at(answer, 3+len(r.lanes)), 0)
 	for _, n := range made { // a stream without the group may be another one than before

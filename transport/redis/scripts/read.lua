@@ -5,14 +5,15 @@
 -- this consumer's as it is read, and comes again when asked again; what is gone from the stream is passed, for the caller to notice by the sequence. No group is made where there is no stream.
 --
 -- Primary lanes are read first, the others only when those have nothing. When no lane has anything, and everything to be acknowledged is, the key leaves the set of busy ones.
+-- A lane whose newest string tells of something above the position, and whose stream has nothing there, has lost it: it counts as one that has something.
 --
--- KEYS    for each unit: its lease, the set of busy keys (if B = 1), the streams of its lanes
+-- KEYS    for each unit: its lease, the set of busy keys (if B = 1), the streams of its lanes, the newest strings of those lanes that are marked with "+"
 -- ARGV    1: B (1: the sets are in this slot, or 0), 2: how many bytes of data an answer may have over all units, 3: how many of one unit (each entry counts for 1 KiB more); then for each unit: holder
 --         (owner:generation), group, key, most entries of a lane, T (1: remove consumers that own nothing, 2: only when there is nothing to read, 0: leave them), number of streams; then for each
 --         stream: position to read from, first sequence to acknowledge (0: none; "*": whatever is pending up to the position, 128 at a time), what it is: "p" a primary lane, "b" a
---         backfill lane, "P" and "B" the same, not to be read: the caller knows that what comes next is not in it
+--         backfill lane, "P" and "B" the same, not to be read: the caller knows that what comes next is not in it; "+" behind it: its newest string is among the keys
 -- Result  for each unit: {'ok', 1 if there was nothing in any lane, else 0, 1 if there is more to acknowledge, else 0, entries of the first stream, of the second, ...},
---         and last, if groups were made, in which streams, by number;
+--         and last, if groups were made or lanes have lost something, in which streams, by number, and in which ones that is;
 --         {'fenced'}, {'later'} (not even looked at: the answer has its bytes already), {'error', text}
 -- Errors  none of a single unit
 -- Cost    O(number of units, streams and entries), whatever is pending
@@ -73,6 +74,12 @@ local function read(group, holder, stream, above, most, bytes)
   return entries, bytes, made
 end
 
+-- lost reports whether the newest string tells of an entry above, which the stream would have.
+local function lost(newest, above)
+  local last = string.match(call('GET', newest) or '', '^(%d+) ')
+  return last and tonumber(last) > tonumber(above)
+end
+
 local function tidy(group, holder, key, streams)
   for i = 1, streams do
     local consumers = tell('XINFO', 'CONSUMERS', KEYS[key + i], group)
@@ -97,7 +104,8 @@ local function serve(lease, busy, a, k)
   if left <= 0 then
     return {'later'}
   end
-  local answer, more, found, bytes, made, new = {'ok', 0, 0}, false, false, 0, {}, false
+  local answer, more, found, bytes, made, new, gone, newest = {'ok', 0, 0}, false, false, 0, {}, false, {}, {}
+  local named = k + streams
   local first = a + 7
   for i = 1, streams do
     local at = first + 3 * (i - 1)
@@ -106,6 +114,10 @@ local function serve(lease, busy, a, k)
       answer[3] = 1
     end
     answer[3 + i] = {}
+    if string.byte(ARGV[at + 2], 2) then
+      named = named + 1
+      newest[i] = KEYS[named]
+    end
   end
   if when == '1' then
     tidy(group, holder, k, streams)
@@ -114,12 +126,16 @@ local function serve(lease, busy, a, k)
     local before = found
     for i = 1, streams do
       local at = first + 3 * (i - 1)
-      local what = ARGV[at + 2]
+      local what = string.sub(ARGV[at + 2], 1, 1)
       if what == (kind == 0 and 'p' or 'b') then
         if not before then
           answer[3 + i], bytes, new = read(group, holder, KEYS[k + i], ARGV[at], most, bytes)
           if new then
             made[#made + 1] = i
+          end
+          if #answer[3 + i] == 0 and newest[i] and lost(newest[i], ARGV[at]) then
+            gone[#gone + 1] = i
+            found = true
           end
           found = found or #answer[3 + i] > 0
         end
@@ -128,8 +144,8 @@ local function serve(lease, busy, a, k)
       end
     end
   end
-  if #made > 0 then
-    answer[4 + streams] = made
+  if #made > 0 or #gone > 0 then
+    answer[4 + streams], answer[5 + streams] = made, gone
   end
   left = left - bytes
   if not found and not more then
@@ -158,6 +174,9 @@ while a < #ARGV do
   end
   answers[#answers + 1] = answer
   local streams = tonumber(ARGV[a + 6])
-  a, k = a + 6 + 3 * streams, k + streams
+  for i = 1, streams do
+    k = k + #ARGV[a + 6 + 3 * i] -- a stream, and for "+" its newest string
+  end
+  a = a + 6 + 3 * streams
 end
 return answers
