@@ -29,6 +29,7 @@ var sleepers = []exception{
 	{"guarantees/node_control_test.go", "a process under load rests between two deposits"},
 	{"guarantees/rebuild_test.go", "faults come at random times"},
 	{"guarantees/chaos_test.go", "faults come at random times, and last"},
+	{"guarantees/services_test.go", "the same, of two applications"},
 	{"guarantees/idle_test.go", "counts what is asked of Redis in a time"},
 	{"cluster/gossip/faults_test.go", "lets virtual time pass: every test of it is in a bubble of synctest"},
 	{"cluster/gossip/internal/simnet/net.go", "delays what passes: that is what it is for"},
