@@ -152,3 +152,56 @@ func TestAStreamIsTrimmedAsFarAsASubscriberOfAnotherApplicationHasAcknowledged(t
 		w.same("what it has not acknowledged", places(w.records(orders)[2:]), places(w.server.Stream(orders)))
 	})
 }
+
+// A handler here that is stopped has nothing to do with it: only the other application knows how far its own is.
+func TestASubscriberOfAnotherApplicationIsOfferedWhatWasLostThoughOneHereIsStopped(t *testing.T) {
+	for name, lose := range map[string]func(w *world, n *node){
+		"the broker forgot": func(w *world, n *node) {
+			w.server.Forget()
+			n.Forgot()
+		},
+		"the broker forgot while nobody ran": func(w *world, n *node) {
+			for p := range event.Parts {
+				n.Drop(event.Part(p))
+			}
+			w.server.Forget()
+			w.after(2 * time.Hour)
+			for p := range event.Parts {
+				n.take(event.Part(p))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				n := w.holder("a", rarely)
+				settle()
+				w.foreign("audit", "order")
+				w.send(n, 2, orders)
+				w.subscribes("audit", "order")
+				w.pass("billing", orders, 0, 2)
+				w.halt(event.Unit{Name: "shipping", Key: orders.Key}, orders)
+				w.after(10 * time.Minute)
+				lose(w, n)
+				w.after(time.Minute)
+				if !w.server.IsBusy(event.Unit{Name: "audit", Key: orders.Key}) || len(w.server.Stream(orders)) == 0 {
+					t.Errorf("audit has no work; the stream has %d entries", len(w.server.Stream(orders)))
+				}
+				if w.server.IsBusy(event.Unit{Name: "shipping", Key: orders.Key}) {
+					t.Error("who is stopped has work")
+				}
+				calls := w.counting()
+				w.after(10 * time.Minute)
+				w.same("appends, when it has been offered", 0, calls.of("append"))
+			})
+		})
+	}
+}
+
+// halt stops a unit before the first event of a lane.
+func (w *world) halt(u event.Unit, lane event.LaneRef) {
+	w.Helper()
+	_, err := w.store.Begin("test").Commit(w.Context(), eventstore.Changes{Fence: eventstore.Fence{Unit: u}, Halt: &eventstore.Halt{
+		Unit: u, Lane: lane, Sequence: 1, EventID: "e-1", EventType: "order.happened", Attempts: 1, Reason: "poison", Error: "x", Since: time.Now(), Generation: 1,
+	}})
+	w.must("halt", err)
+}

@@ -82,11 +82,7 @@ func TestNothingIsOfferedToWhoIsStopped(t *testing.T) {
 		n := w.holder("a", rarely)
 		w.send(n, 2, orders)
 		w.pass("billing", orders, 0, 2)
-		u := event.Unit{Name: "shipping", Key: "k-1"}
-		_, err := w.store.Begin("test").Commit(w.Context(), eventstore.Changes{Fence: eventstore.Fence{Unit: u}, Halt: &eventstore.Halt{
-			Unit: u, Lane: orders, Sequence: 1, EventID: "e-1", EventType: "order.happened", Attempts: 1, Reason: "poison", Error: "x", Since: time.Now(), Generation: 1,
-		}})
-		w.must("halt", err)
+		w.halt(event.Unit{Name: "shipping", Key: "k-1"}, orders)
 		calls := w.counting()
 		w.after(10 * time.Minute)
 		w.same("appends", 0, calls.of("append"))

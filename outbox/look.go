@@ -30,8 +30,8 @@ type verdict struct {
 	remote []string        // those of them that keep their checkpoints elsewhere
 }
 
-// judge tells what is to be done about a lane that was looked at.
-func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) verdict {
+// judge tells what is to be done about a lane that was looked at. Before since the broker may have lost anything.
+func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now, since time.Time) verdict {
 	v := verdict{look: eventstore.Look{Lane: l.Lane, Published: l.Published}}
 	behind, stopped := false, true
 	for _, s := range p.Subscribers {
@@ -59,8 +59,11 @@ func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time) ve
 		v.offer, v.after = v.remote, len(v.remote) > 0 && l.Published > 0 // nobody here knows whether they have passed
 		v.look.Retire, v.look.Due, v.look.Gap = true, now.Add(t.retireAfter), t.retireAfter
 	default:
-		if !stopped {
+		switch first := !l.Due.Add(-l.Gap).After(since); {
+		case !stopped:
 			v.offer = append(v.offer, v.remote...)
+		case first: // whoever is stopped here stops nobody elsewhere. Once is enough: what they have not acknowledged is marked until they have
+			v.offer, v.after = v.remote, len(v.remote) > 0 && l.Published > 0
 		}
 		v.look.Gap = min(max(shortest, 2*l.Gap), t.healAfter)
 		v.look.Due = now.Add(v.look.Gap)

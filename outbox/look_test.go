@@ -28,6 +28,7 @@ func TestLooks(t *testing.T) {
 	}
 	leaves := eventstore.Look{Lane: lane, Published: 9, Due: now.Add(time.Hour), Gap: time.Hour, Retire: true}
 	over := eventstore.Look{Lane: lane, Published: 9}
+	since := now.Add(-time.Minute)
 	for name, c := range map[string]struct {
 		gap    time.Duration
 		retire bool
@@ -43,12 +44,14 @@ func TestLooks(t *testing.T) {
 		"one is elsewhere":          {0, false, []eventstore.Passed{own("a", 9), foreign("b")}, verdict{look: leaves, after: true, trim: 9, offer: []string{"b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
 		"one is, one has not":       {0, false, []eventstore.Passed{own("a", 3), foreign("b")}, verdict{look: again(time.Second), trim: 3, offer: []string{"a", "b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
 		"one is, one is stopped":    {0, false, []eventstore.Passed{stopped("a", 3), foreign("b")}, verdict{look: again(time.Second), trim: 3, names: []string{"a", "b"}, remote: []string{"b"}}},
+		"one was, before a loss":    {time.Minute, false, []eventstore.Passed{stopped("a", 3), foreign("b")}, verdict{look: again(30 * time.Second), after: true, trim: 3, offer: []string{"b"}, names: []string{"a", "b"}, remote: []string{"b"}}},
+		"and nobody is elsewhere":   {time.Minute, false, []eventstore.Passed{stopped("a", 3)}, verdict{look: again(30 * time.Second), trim: 3, names: []string{"a"}}},
 		"it is to leave":            {time.Hour, true, []eventstore.Passed{own("a", 9)}, verdict{look: over, trim: 9, retire: true, names: []string{"a"}}},
 		"it was, and is read again": {time.Hour, true, []eventstore.Passed{own("a", 3)}, verdict{look: again(30 * time.Second), trim: 3, offer: []string{"a"}, names: []string{"a"}}},
 		"nobody subscribes":         {0, false, nil, verdict{look: over, retire: true}},
 	} {
 		p := eventstore.Passing{Lane: lane, Published: 9, Tail: 12, First: 1, Subscribers: c.passed}
-		got := terms.judge(eventstore.Look{Lane: lane, Published: 9, Due: now, Gap: c.gap, Retire: c.retire}, &p, now)
+		got := terms.judge(eventstore.Look{Lane: lane, Published: 9, Due: now, Gap: c.gap, Retire: c.retire}, &p, now, since)
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(verdict{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

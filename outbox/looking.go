@@ -23,9 +23,10 @@ func (r *Relay) forgotten(ctx context.Context) {
 		part := of.list()[0]
 		of &^= 1 << part
 		var g event.Generation
+		now := r.cfg.Now()
 		err := r.during(ctx, 1<<part, func(ctx context.Context, held []eventstore.PartFence) error {
 			g = held[0].Generation
-			return r.cfg.Store.AllLooksDue(ctx, held, r.cfg.Now())
+			return r.cfg.Store.AllLooksDue(ctx, held, now)
 		})
 		switch {
 		case errors.Is(err, errDropped) || r.stale(err, part, g):
@@ -36,6 +37,9 @@ func (r *Relay) forgotten(ctx context.Context) {
 			return
 		default:
 			r.again = true
+			r.mu.Lock()
+			r.mu.since[part] = now
+			r.mu.Unlock()
 		}
 	}
 }
@@ -105,9 +109,12 @@ func (r *Relay) lookAt(ctx context.Context, of parts, due []eventstore.Look) err
 		return err
 	}
 	now := r.cfg.Now()
+	r.mu.Lock()
+	since := r.mu.since
+	r.mu.Unlock()
 	var all, leaving []glance
 	for i, l := range due {
-		g := glance{look: l, verdict: r.terms.judge(l, &passing[i], now)}
+		g := glance{look: l, verdict: r.terms.judge(l, &passing[i], now, since[l.Lane.Part()])}
 		if _, stopped := r.diverged[l.Lane]; stopped || r.nameable(l.Lane) != nil {
 			g.verdict = verdict{look: eventstore.Look{Lane: l.Lane, Published: l.Published, Due: now.Add(r.cfg.HealAfter), Gap: r.cfg.HealAfter}}
 		}

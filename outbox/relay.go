@@ -35,6 +35,7 @@ type Relay struct {
 		pending ebb.Map[event.LaneRef, span]  // grown by commits of this process
 		look    parts                         // to be looked through for what is unpublished
 		forgot  parts                         // the broker lost its memory since their looks were made due
+		since   [event.Parts]time.Time        // when they were held, or their looks made due for a loss: before that the broker may have lost anything
 		under   parts                         // that the call under way is for
 		done    chan struct{}                 // closed when that call is over
 	}
@@ -105,6 +106,7 @@ func (r *Relay) Stop(ctx context.Context) error {
 func (r *Relay) Hold(p event.Part, g event.Generation) {
 	r.mu.Lock()
 	r.mu.held[p] = g
+	r.mu.since[p] = r.cfg.Now()
 	r.mu.look |= 1 << p
 	r.mu.Unlock()
 	r.token()
