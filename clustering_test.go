@@ -12,6 +12,7 @@ import (
 
 	"github.com/keyhold/keyhold"
 	"github.com/keyhold/keyhold/actors"
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/cluster/gossip"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore/memory"
@@ -102,6 +103,20 @@ func TestGossipAndTheNodeServiceLogToTheApplicationsLogger(t *testing.T) {
 	if got := app.Notices(); len(got) != 1 || got[0] != "the certificate ends" || app.Ready() != nil {
 		t.Errorf("notices are %q, and it is ready but for %v", got, app.Ready())
 	}
+	described := func() *admin.About {
+		s, err := app.Admin().Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Nodes) == 1 {
+			return s.Nodes[0].About
+		}
+		return nil
+	}
+	soon(t, "the store has what the node says of itself", func() bool {
+		a := described()
+		return a != nil && a.ID == app.Members()[0].ID && a.Address == peers.Address() && a.Gossip == ours.Address() && !a.Up.IsZero() && a.Keys == 1 && a.Seals == "9f9f5111" && len(a.Notices) == 1
+	})
 	if peers.given != cfg.Logger {
 		t.Error("the node service has another logger")
 	}

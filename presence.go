@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/transport"
@@ -18,7 +19,15 @@ type presence struct {
 	absent map[event.Generation]time.Time
 	since  time.Time
 	fault  error // what came of that
+
+	about     string    // what was said last of what this process is
+	described time.Time // when
+	changed   time.Time // since when it drains or is apart, as it is said; zero = it does neither
+	kept      bool      // it does one of the two
 }
+
+// describeEvery is how often what changes all the time is said of this process.
+const describeEvery = 10 * time.Second
 
 // say notes in the store what keeps this process from its share of the work, whenever that changes. It gives no error: where the store is out of reach, whoever calls it
 // finds that out by himself.
@@ -27,6 +36,7 @@ func (r *running) say(ctx context.Context) {
 	if !is || !c.carries() {
 		return
 	}
+	r.describe(ctx, c)
 	since, err := c.reach.loss()
 	if err == nil {
 		since, err = r.presence.apart(ctx, c)
@@ -40,6 +50,36 @@ func (r *running) say(ctx context.Context) {
 	}
 	if r.app.cfg.Store.Say(ctx, trouble, since) == nil {
 		r.presence.said = since
+	}
+}
+
+// describe says in the store what this node is, when that has changed.
+func (r *running) describe(ctx context.Context, c *shared) {
+	now, p := time.Now(), &r.presence
+	self := c.node.Self()
+	kept := self.Draining || self.Apart
+	turned := kept != p.kept
+	if p.about != "" && !turned && now.Sub(p.described) < describeEvery {
+		return
+	}
+	if turned {
+		p.kept, p.changed = kept, time.Time{}
+		if kept {
+			p.changed = now.UTC().Truncate(time.Second)
+		}
+	}
+	a := admin.About{ID: self.ID, Address: self.Address, Gossip: self.Gossip, Version: self.Version, Up: self.Since.UTC().Truncate(time.Second),
+		Units: c.runtime.Leases(), Draining: self.Draining, Apart: self.Apart, Since: p.changed, Notices: r.app.Notices()}
+	if g, is := c.near.gossip.(transport.Sealed); is {
+		a.Keys, a.Seals = g.Sealing()
+	}
+	text, err := a.Text()
+	if err != nil {
+		return
+	}
+	p.described = now
+	if text != p.about && r.app.cfg.Store.Describe(ctx, text) == nil {
+		p.about = text
 	}
 }
 

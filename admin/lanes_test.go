@@ -193,6 +193,34 @@ func TestAProcessThatConsumesNothingIsAProblem(t *testing.T) {
 	})
 }
 
+func TestStatusTellsWhatNodesSayOfThemselves(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		about := admin.About{ID: "a1", Address: "10.0.0.1:7947", Version: "1.4.0", Up: noon, Units: 12, Draining: true, Since: noon, Keys: 2, Seals: "72cd6e84", Notices: []string{"the certificate ends"}}
+		text, err := about.Text()
+		b.must(err)
+		d := admin.New(several{b.store, []eventstore.Owner{{PID: 1, Node: "one", About: text}, {PID: 2, Node: "two", About: "of a newer program"}, {PID: 3, Node: "three"}}}, admin.Options{})
+		s, err := d.Status(b.Context())
+		b.must(err)
+		b.same("nodes", s.Nodes, []admin.Owner{{PID: 1, Node: "one", About: &about}, {PID: 2, Node: "two"}, {PID: 3, Node: "three"}})
+		if s.Verdict != admin.Healthy || len(s.Problems) != 1 || s.Problems[0].Words != "process 1 (one) says: the certificate ends" {
+			b.Errorf("problems: %+v", s.Problems)
+		}
+	})
+}
+
+func TestWhatANodeSaysOfItselfIsBounded(t *testing.T) {
+	t.Parallel()
+	text, err := admin.About{ID: "a1", Address: "10.0.0.1:7947", Notices: []string{strings.Repeat("long ", 1000)}}.Text()
+	if err != nil || len(text) > eventstore.MaxAbout || !strings.Contains(text, "10.0.0.1:7947") {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	for want, a := range map[string]admin.About{"takes part": {}, "draining": {Draining: true, Apart: true}, "out of reach": {Apart: true}} {
+		if got := a.State(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestWhatIsToBeSeenToSoonIsANote(t *testing.T) {
 	onStores(t, func(b *bundle) {
 		d := b.deskOf(admin.Options{Live: &admin.Live{Node: "one", Notices: func() []string { return []string{"the certificate ends"} }}})

@@ -130,6 +130,12 @@ func (d *Desk) problemsOfProcesses(present []eventstore.Owner) (found []Problem)
 		}
 	}
 	for _, p := range present {
+		if a := aboutOf(p.About); a != nil && (d.opts.Live == nil || p.PID != os.Getpid() || p.Node != d.opts.Live.Node) {
+			for _, words := range a.Notices {
+				who := Owner{PID: p.PID, Node: p.Node}
+				found = append(found, Problem{Kind: ProblemSoon, Note: true, Words: who.String() + " says: " + words})
+			}
+		}
 		if p.Trouble == "" || here && p.PID == os.Getpid() && p.Node == d.opts.Live.Node {
 			continue
 		}

@@ -25,7 +25,7 @@ type Status struct {
 	StoreID    string    `json:"store_id"`
 	Generation uint64    `json:"generation"` // of the start that owns the store, or did last
 	Owner      *Owner    `json:"owner,omitempty"`
-	// Nodes are the processes that have the store open, where it is more than one, in order of start. Which of them the others know as taking part is not in the
+	// Nodes are the processes that have the store open, where there can be more than one, in order of start. Which of them the others know as taking part is not in the
 	// store: Members tells, at the desk of one of them.
 	Nodes      []Owner    `json:"nodes,omitempty"`
 	Members    []Member   `json:"members,omitempty"`
@@ -46,6 +46,8 @@ type Owner struct {
 	// Trouble is what keeps it from its share of the work, as it says itself, and Since from when on.
 	Trouble string    `json:"trouble,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
+	// About is what else it says of itself; nil where it is alone, or says nothing.
+	About *About `json:"about,omitempty"`
 }
 
 // Member is a node of an application, as another one, or itself, knows it.
@@ -120,9 +122,9 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 		At: d.opts.Now().UTC(), Verdict: Healthy, StoreID: o.StoreID, Generation: uint64(o.StartGeneration), Unclean: o.Unclean,
 		Owner: d.ownerIn(&o), Problems: []Problem{}, Handlers: []Handler{}, Categories: []Category{}, OpenJobs: o.Jobs,
 	}
-	if len(o.Owners) > 1 {
+	if len(o.Owners) > 1 || len(o.Owners) == 1 && o.Owners[0].About != "" {
 		for _, n := range o.Owners {
-			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node, Trouble: n.Trouble, Since: n.Since})
+			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node, Trouble: n.Trouble, Since: n.Since, About: aboutOf(n.About)})
 		}
 	}
 	if live := d.opts.Live; live != nil && live.Members != nil {

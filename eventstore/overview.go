@@ -44,6 +44,7 @@ type Owner struct {
 	Generation event.Generation // of its start
 	Trouble    string           // what keeps it from its share of the work, as it says; "" = nothing
 	Since      time.Time        // of the trouble
+	About      string           // what it is, as it says by Describe
 }
 
 // HandlerOverview is how a handler or entity kind stands.

@@ -167,9 +167,14 @@ var lifecycle = []check{
 		f.same("in trouble", own(), troubled)
 		f.must(f.store.Say(f.ctx, "", base))
 		f.same("again as before", own(), clean)
+		const about = `{"id": "n-1", "of": "größer"}`
+		f.must(f.store.Describe(f.ctx, about))
+		described := clean
+		described.About = about
+		f.same("described", own(), described)
 		f.must(f.store.Say(f.ctx, "no broker", base))
 		f.restart(f.stop)
-		f.same("after another start", own().Trouble, "")
+		f.same("after another start", own().Trouble+own().About, "")
 	}},
 	{"with Wait a start says that it waits, and gets the store when its owner stops", func(f *fixture) {
 		f.waiting(f.ctx, func(result <-chan error) {
@@ -299,6 +304,7 @@ func (f *fixture) everyMethod(s eventstore.Store, ctx context.Context, want erro
 		"Abandoned": func() error { _, err := s.Abandoned(ctx, event.Position{}, 1); return err },
 		"Present":   func() error { _, err := s.Present(ctx); return err },
 		"Say":       func() error { return s.Say(ctx, "broken", base) },
+		"Describe":  func() error { return s.Describe(ctx, "a node") },
 		"Recover":   func() error { _, err := s.Recover(ctx, []eventstore.Ask{{Unit: shipping}}); return err },
 		"Raise": func() error {
 			_, err := s.Raise(ctx, []eventstore.Ask{{Unit: shipping, Generation: 1}})

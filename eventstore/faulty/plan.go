@@ -33,6 +33,7 @@ const (
 	Revision          Call = "Revision"
 	Present           Call = "Present"
 	Say               Call = "Say"
+	Describe          Call = "Describe"
 	CategoryHasEvents Call = "CategoryHasEvents"
 	ListHalts         Call = "ListHalts"
 	ListDead          Call = "ListDead"

@@ -245,6 +245,11 @@ func (s *Store) Say(ctx context.Context, trouble string, since time.Time) error 
 	return s.act(ctx, Say, func() error { return s.inner.Say(ctx, trouble, since) })
 }
 
+// Describe implements [eventstore.Presence].
+func (s *Store) Describe(ctx context.Context, about string) error {
+	return s.act(ctx, Describe, func() error { return s.inner.Describe(ctx, about) })
+}
+
 func (s *Store) CategoryHasEvents(ctx context.Context, category string) (bool, error) {
 	return call(ctx, s, CategoryHasEvents, func() (bool, error) { return s.inner.CategoryHasEvents(ctx, category) })
 }

@@ -178,6 +178,7 @@ func every(s *faulty.Store) map[faulty.Call]func(ctx context.Context) error {
 		faulty.Revision:          func(ctx context.Context) error { _, err := s.Revision(ctx); return err },
 		faulty.FirstBroker:       func(ctx context.Context) error { _, err := s.FirstBroker(ctx, "memory"); return err },
 		faulty.Present:           func(ctx context.Context) error { _, err := s.Present(ctx); return err },
+		faulty.Describe:          func(ctx context.Context) error { return s.Describe(ctx, "a node") },
 		faulty.Say:               func(ctx context.Context) error { return s.Say(ctx, "broken", time.Unix(1, 0)) },
 		faulty.CategoryHasEvents: func(ctx context.Context) error { _, err := s.CategoryHasEvents(ctx, "order"); return err },
 		faulty.ListHalts:         func(ctx context.Context) error { _, err := s.ListHalts(ctx, "", event.Unit{}, 1); return err },

@@ -28,3 +28,15 @@ func (s *Store) Say(ctx context.Context, trouble string, since time.Time) error 
 		return nil
 	})
 }
+
+// Describe implements [eventstore.Presence].
+func (s *Store) Describe(ctx context.Context, about string) error {
+	return s.change(ctx, func(d *data) error {
+		for i := range d.starts {
+			if o := &d.starts[i]; o.Generation == s.generation {
+				o.About = about
+			}
+		}
+		return nil
+	})
+}

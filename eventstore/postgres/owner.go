@@ -117,12 +117,13 @@ type start struct {
 	node       string
 	shared     bool
 	trouble    string
+	about      string
 	since      int64
 }
 
 // owner is the start as others know it.
 func (s *start) owner() eventstore.Owner {
-	o := eventstore.Owner{PID: s.pid, Node: s.node, Generation: s.generation, Trouble: s.trouble}
+	o := eventstore.Owner{PID: s.pid, Node: s.node, Generation: s.generation, Trouble: s.trouble, About: s.about}
 	if s.trouble != "" {
 		o.Since = fromMillis(s.since)
 	}
@@ -135,10 +136,10 @@ const isLiving = `EXISTS (SELECT 1 FROM pg_locks p WHERE p.locktype = 'advisory'
 
 // living gives the starts whose processes live, in order of generation.
 func living(ctx context.Context, q queryer) (all []start, err error) {
-	err = each(ctx, q, `SELECT s.generation, s.pid, s.node, s.shared, s.trouble, s.since FROM keyhold_starts s WHERE s.stopped = 0 AND `+isLiving+` ORDER BY s.generation`,
+	err = each(ctx, q, `SELECT s.generation, s.pid, s.node, s.shared, s.trouble, s.since, s.about FROM keyhold_starts s WHERE s.stopped = 0 AND `+isLiving+` ORDER BY s.generation`,
 		nil, func(r rows) error {
 			var s start
-			err := r.Scan(&s.generation, &s.pid, &s.node, &s.shared, &s.trouble, &s.since)
+			err := r.Scan(&s.generation, &s.pid, &s.node, &s.shared, &s.trouble, &s.since, &s.about)
 			all = append(all, s)
 			return err
 		})

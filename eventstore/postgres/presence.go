@@ -35,6 +35,18 @@ func (s *Store) Say(ctx context.Context, trouble string, since time.Time) error 
 	return nil
 }
 
+// Describe implements [eventstore.Presence].
+func (s *Store) Describe(ctx context.Context, about string) error {
+	err := s.change(ctx, "describe", func(c *connection) error {
+		_, err := c.exec(`UPDATE keyhold_starts SET about = $2 WHERE generation = $1`, s.generation(), words(about))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("say what this process is: %w", err)
+	}
+	return nil
+}
+
 // generation is that of the start; 0 when it is stopped.
 func (s *Store) generation() int64 {
 	if o := s.opened.Load(); o != nil {

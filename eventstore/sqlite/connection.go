@@ -127,7 +127,7 @@ func (c *connection) identify(path string, opts eventstore.StartOptions) error {
 		application = given
 	}
 	if err == nil {
-		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0, application = ?, trouble = '' RETURNING store_id, start_generation`,
+		_, err = c.get(`UPDATE keyhold_store SET start_generation = start_generation + 1, clean = 0, application = ?, trouble = '', about = '' RETURNING store_id, start_generation`,
 			[]any{application}, &c.storeID, &generation)
 	}
 	if err == nil {

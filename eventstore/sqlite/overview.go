@@ -20,9 +20,9 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 			o = eventstore.Overview{StoreID: r.storeID}
 			var clean bool
 			var end, since int64
-			var trouble string
-			if _, err := get(ctx, q, `SELECT start_generation, clean, trouble, since, (SELECT count(*) FROM keyhold_jobs WHERE state IN ('running', 'paused')),
-				(SELECT coalesce(max(position), 0) FROM keyhold_log) FROM keyhold_store`, nil, &o.StartGeneration, &clean, &trouble, &since, &o.Jobs, &end); err != nil {
+			var trouble, about string
+			if _, err := get(ctx, q, `SELECT start_generation, clean, trouble, since, about, (SELECT count(*) FROM keyhold_jobs WHERE state IN ('running', 'paused')),
+				(SELECT coalesce(max(position), 0) FROM keyhold_log) FROM keyhold_store`, nil, &o.StartGeneration, &clean, &trouble, &since, &about, &o.Jobs, &end); err != nil {
 				return err
 			}
 			if end > eventstore.MaxRecent {
@@ -34,7 +34,7 @@ func (s operations) Overview(ctx context.Context) (eventstore.Overview, error) {
 			}
 			o.Owner, o.Unclean = owner, owner == nil && unknown == nil && !clean
 			if owner != nil {
-				tell(owner, o.StartGeneration, trouble, since)
+				tell(owner, o.StartGeneration, trouble, since, about)
 				o.Owners = []eventstore.Owner{*owner}
 			}
 			return overview(ctx, q, &o)

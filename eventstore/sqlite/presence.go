@@ -17,10 +17,10 @@ func (s *Store) Present(ctx context.Context) (all []eventstore.Owner, err error)
 			return err
 		}
 		return r.snapshot(ctx, func(q queryer) error {
-			var trouble string
+			var trouble, about string
 			var since int64
-			_, err := get(ctx, q, `SELECT trouble, since FROM keyhold_store`, nil, &trouble, &since)
-			tell(owner, owner.Generation, trouble, since)
+			_, err := get(ctx, q, `SELECT trouble, since, about FROM keyhold_store`, nil, &trouble, &since, &about)
+			tell(owner, owner.Generation, trouble, since, about)
 			all = []eventstore.Owner{*owner}
 			return err
 		})
@@ -32,8 +32,8 @@ func (s *Store) Present(ctx context.Context) (all []eventstore.Owner, err error)
 }
 
 // tell fills in what a row says of an owner, which signed elsewhere.
-func tell(o *eventstore.Owner, g event.Generation, trouble string, since int64) {
-	if o.Generation, o.Trouble = g, trouble; trouble != "" {
+func tell(o *eventstore.Owner, g event.Generation, trouble string, since int64, about string) {
+	if o.Generation, o.Trouble, o.About = g, trouble, about; trouble != "" {
 		o.Since = fromMillis(since)
 	}
 }
@@ -46,6 +46,18 @@ func (s *Store) Say(ctx context.Context, trouble string, since time.Time) error 
 	})
 	if err != nil {
 		return fmt.Errorf("say what this process is kept from: %w", err)
+	}
+	return nil
+}
+
+// Describe implements [eventstore.Presence].
+func (s *Store) Describe(ctx context.Context, about string) error {
+	err := s.change(ctx, "describe", func(c *connection) error {
+		_, err := c.exec(`UPDATE keyhold_store SET about = ?`, about)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("say what this process is: %w", err)
 	}
 	return nil
 }

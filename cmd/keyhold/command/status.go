@@ -71,7 +71,10 @@ func (v statusView) draw(p *page) {
 		about = clean(v.OwnerWords) + "; " + about
 	}
 	p.line(p.colours.dye(faint, about))
-	if len(v.Nodes) > 0 {
+	if slices.ContainsFunc(v.Nodes, func(o admin.Owner) bool { return o.About != nil }) {
+		p.blank()
+		drawNodes(p, v.Nodes)
+	} else if len(v.Nodes) > 0 {
 		names := make([]string, len(v.Nodes))
 		for i := range v.Nodes {
 			names[i] = clean(v.Nodes[i].String())
@@ -108,6 +111,43 @@ func (v statusView) draw(p *page) {
 		p.blank()
 		drawCategories(p, v.Categories)
 	}
+}
+
+// drawNodes shows what each says of itself. One that says nothing runs an older program, or has just begun.
+func drawNodes(p *page, all []admin.Owner) {
+	t := &table{columns: []column{
+		{title: "NODE", give: true},
+		{title: "PROCESS", right: true},
+		{title: "STATE"},
+		{title: "UNITS", right: true},
+		{title: "ADDRESS"},
+		{title: "VERSION", give: true},
+		{title: "UP"},
+		{title: "ID"},
+		{title: "GOSSIP", wide: true},
+		{title: "KEYS", right: true, wide: true},
+		{title: "SEALS", wide: true},
+	}}
+	for i := range all {
+		o := &all[i]
+		a := o.About
+		if a == nil {
+			t.rows = append(t.rows, []cell{plain(o.Node), {text: plainCount(o.PID)}, {}, {}, {}, {}, {}, {}, {}, {}, {}})
+			continue
+		}
+		state := cell{text: a.State()}
+		if a.Draining || a.Apart {
+			state = cell{a.State() + prefix(" for ", p.ago(a.Since)), wary}
+		}
+		if o.Trouble != "" {
+			state = cell{"in trouble" + prefix(" for ", p.ago(o.Since)), bad}
+		}
+		t.rows = append(t.rows, []cell{
+			plain(o.Node), {text: plainCount(o.PID)}, state, {text: count(a.Units)}, plain(a.Address), plain(a.Version), {text: p.ago(a.Up)}, plain(a.ID),
+			plain(a.Gossip), {text: dash(uint64(a.Keys))}, plain(a.Seals),
+		})
+	}
+	p.table(t)
 }
 
 func gravity(kind admin.ProblemKind) paint {
