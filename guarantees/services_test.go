@@ -26,9 +26,7 @@ func TestTwoServices(t *testing.T) {
 	}{
 		{"flushed after the last publication while the reader is stopped, one event on each of 200 keys", flushedWithoutReader},
 		{"flushed in the middle of 4,000 events over 40 keys", flushedForBoth},
-		{"one stream deleted that the reader has not read", func(t *testing.T) { unreadByReader(t, (*services).deletes, false) }},
-		{"one stream deleted, and who was to read it killed", func(t *testing.T) { unreadByReader(t, (*services).deletes, true) }},
-		{"one stream trimmed to its tail", func(t *testing.T) { unreadByReader(t, (*services).trims, false) }},
+		{"one stream deleted and one trimmed to its tail that the reader has not read, and one deleted as who was to read it is killed", unreadByReader},
 		{"the producer killed before it can notice that Redis was flushed", producerKilled},
 		{"everything at random", twoServicesAtRandom},
 	} {
@@ -137,21 +135,35 @@ func flushedForBoth(t *testing.T) {
 	s.settle(quiet, clients...)
 }
 
-// unreadByReader has the reader inside the first of five events of a key, before it has read the others. The producer has done them all, and will not look at them again for an hour.
-func unreadByReader(t *testing.T, lose func(s *services), killed bool) {
+// unreadByReader has the reader inside the first of five events of three keys, before it has read the others. The producer has done them all, and will not look at them again for an hour.
+func unreadByReader(t *testing.T) {
+	const deleted, trimmed, orphaned = "deleted", "trimmed", "orphaned"
 	s := newServices(t, redisserver.Options{})
-	s.reader.marks.shut(t, gate(clientA, nil), before)
-	s.producer.publish(s.producer.any(), 0, tasks(clientA, 1, 1)...)
-	owner := s.reader.owner(event.Unit{Name: auditorName, Key: clientA})
-	s.producer.publish(s.producer.any(), 0, tasks(clientA, 2, 5)...)
-	s.done(clientA)
-	s.looked(clientA)
-	if killed {
-		owner.kill(t)
+	clients := []string{deleted, trimmed, orphaned}
+	for _, client := range clients {
+		s.reader.marks.shut(t, gate(client, nil), before)
 	}
-	lose(s)
-	s.reader.marks.open(t, gate(clientA, nil))
-	s.settle(quiet, clientA)
+	s.producer.publish(s.producer.any(), 0, interleaved(1, 1, clients...)...)
+	for _, client := range clients {
+		s.reader.owner(event.Unit{Name: auditorName, Key: client})
+	}
+	s.producer.publish(s.producer.any(), 0, interleaved(2, 5, clients...)...)
+	s.done(clients...)
+	for _, client := range clients {
+		s.looked(client)
+	}
+	s.deletes(deleted)
+	if n, err := s.producer.redis.Trim(t.Context(), stream(trimmed), "5"); n != 4 || err != nil {
+		t.Fatalf("trimmed %d entries, %v", n, err)
+	}
+	s.reader.marks.open(t, gate(deleted, nil))
+	s.reader.marks.open(t, gate(trimmed, nil))
+	s.settle(quiet, deleted, trimmed)
+
+	s.reader.owner(event.Unit{Name: auditorName, Key: orphaned}).kill(t)
+	s.deletes(orphaned)
+	s.reader.marks.open(t, gate(orphaned, nil))
+	s.settle(quiet, clients...)
 }
 
 // looked waits until the producer will look again at what it has published of a client when that is to leave Redis.
@@ -163,17 +175,10 @@ func (s *services) looked(client string) {
 	})
 }
 
-func (s *services) deletes() {
+func (s *services) deletes(client string) {
 	s.t.Helper()
-	if n, err := s.producer.redis.Del(s.t.Context(), stream(clientA)); n != 1 || err != nil {
+	if n, err := s.producer.redis.Del(s.t.Context(), stream(client)); n != 1 || err != nil {
 		s.t.Fatalf("deleted %d streams, %v", n, err)
-	}
-}
-
-func (s *services) trims() {
-	s.t.Helper()
-	if n, err := s.producer.redis.Trim(s.t.Context(), stream(clientA), "5"); n != 4 || err != nil {
-		s.t.Fatalf("trimmed %d entries, %v", n, err)
 	}
 }
 
