@@ -168,6 +168,10 @@ func TestRestartOfFiveNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	moves, gap := 0, time.Duration(0)
+	home := map[string]string{} // where a key is in the end, for that node ranks first; it may have been late in coming there before the first restart, too
+	for i := range rows {
+		home[rows[i].client] = rows[i].node
+	}
 	for _, client := range clients {
 		var before *passed
 		for i := range rows {
@@ -178,7 +182,7 @@ func TestRestartOfFiveNodes(t *testing.T) {
 			if before != nil && r.at.After(began[0]) {
 				if before.generation == r.generation {
 					gap = max(gap, f.pause(rows, before, r))
-				} else if moves++; !concerns(began, names, before, r) {
+				} else if moves++; r.node != home[client] && !concerns(began, names, before, r) {
 					t.Errorf("%s moved from %s to %s at %v, and had no reason to", client, before.node, r.node, r.at.Sub(began[0]))
 				}
 			}
