@@ -229,6 +229,12 @@ func (a *ask) enter() bool {
 	return a.state.CompareAndSwap(askOpening, askBegun) || a.state.Load() == askBegun
 }
 
+// hasTurn reports whether its unit is at it, and somebody waits for what comes of that.
+func (a *ask) hasTurn() bool {
+	state := a.state.Load()
+	return state == askOpening || state == askBegun
+}
+
 // deliver gives the answer; false when nobody is there to take it.
 func (a *ask) deliver(got answer) bool {
 	if a.tell {

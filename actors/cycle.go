@@ -149,7 +149,7 @@ func (w *waits) behind(u event.Unit) []event.Unit {
 	on := map[event.Unit][]event.Unit{}
 	for by, all := range w.mu.by {
 		for _, next := range all {
-			if !next.over() && !next.far && (next.ask == nil || next.ask.state.Load() != askWaiting) {
+			if !next.over() && !next.far && (next.ask == nil || next.ask.hasTurn()) {
 				on[next.on] = append(on[next.on], by)
 			}
 		}

@@ -94,7 +94,7 @@ func (w *waits) probed(p transport.PeerProbe) (out []dispatch, refused []*ask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	along := w.mu.served[p.Along]
-	if along == nil || p.Origin == (transport.PeerAskID{}) { // answered meanwhile
+	if along == nil || p.Origin == (transport.PeerAskID{}) || p.Hops < 1 { // answered meanwhile, or no probe
 		return nil, nil
 	}
 	if along.isUnbegun() {

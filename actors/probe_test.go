@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -513,6 +514,11 @@ func TestAProbeThatIsCaughtInACircleEnds(t *testing.T) {
 	p.Hops++
 	if out, _ := w.probed(p); len(out) != 0 {
 		t.Errorf("a probe goes on after %d hops: %v", p.Hops, out)
+	}
+	for _, p.Hops = range []int{0, -1, math.MinInt32} {
+		if out, _ := w.probed(p); len(out) != 0 {
+			t.Errorf("a probe goes on after %d hops: %v", p.Hops, out)
+		}
 	}
 	p.Hops, p.Along.Number = 1, 7
 	if out, _ := w.probed(p); len(out) != 0 {

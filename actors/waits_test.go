@@ -29,3 +29,23 @@ func TestNobodyWaitsForAnAnswerThatWasGivenNorOnceItsCallIsOver(t *testing.T) {
 		}
 	}
 }
+
+// An ask that was given up, or answered, is noted a little longer. What is asked on behalf of its unit meanwhile must not say that somebody waits behind it: he would be refused there.
+func TestNobodyIsBehindAnAskThatIsOver(t *testing.T) {
+	t.Parallel()
+	a, b := event.Unit{Name: "thing", Key: "a"}, event.Unit{Name: "thing", Key: "b"}
+	for _, c := range []struct {
+		state  uint32
+		behind bool
+	}{{askWaiting, false}, {askOpening, true}, {askBegun, true}, {askAnswered, false}, {askLeft, false}} {
+		var w waits
+		k := &ask{answer: make(chan answer, 1)}
+		if !w.add(&wait{by: a, on: b, ask: k}) {
+			t.Fatal("refused")
+		}
+		k.state.Store(c.state)
+		if got := len(w.behind(b)) == 2; got != c.behind {
+			t.Errorf("state %d: somebody is behind it: %v", c.state, got)
+		}
+	}
+}

@@ -33,12 +33,12 @@ func (g *Gossip) join(ctx context.Context, seeds func(ctx context.Context) []str
 		if g.mend(ctx) {
 			wait = soonest
 		}
-		g.lookAtKeys()
+		settling := g.lookAtKeys()
 		g.logs.catchUp()
 		turn++
 		more, alone := g.lookRound(ctx, seeds, turn)
 		switch {
-		case more:
+		case more, settling:
 			wait = soonest
 		case alone:
 			wait = min(2*wait, g.timing.rejoin)

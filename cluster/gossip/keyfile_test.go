@@ -139,7 +139,7 @@ func TestKeysAreChangedInTheFileWhileNodesRun(t *testing.T) {
 					lines = append(lines, line(k))
 				}
 				replaceFile(t, x.file, lines...)
-				c.pass(16 * time.Second) // as long as it takes to look again
+				c.pass(17 * time.Second) // as long as it takes to look again, twice
 				c.sealed(x, len(step.keys), step.keys[0])
 				c.whole(c.nodes...)
 			}
@@ -188,6 +188,28 @@ func TestAFileOfKeysThatMakesNoSenseLeavesThoseOfBefore(t *testing.T) {
 		replaceFile(t, file, line(key(1)), line(key(3)))
 		c.pass(20 * time.Second)
 		c.sealed(x, 2, key(1))
+	})
+}
+
+// Whoever writes the file line by line leaves a first line for a while that makes sense by itself. It does not count before the file is left alone.
+func TestAFileOfKeysIsNotReadInTheMiddleOfBeingWritten(t *testing.T) {
+	bubble(t, func(c *crowd) {
+		log := &said{}
+		file := keyFile(t, line(key(1)))
+		x := c.withFile(log, file)
+		c.withFile(log, keyFile(t, line(key(1))))
+		c.pass(20 * time.Second)
+		for i := range 40 { // at every look it is another
+			replaceFile(t, file, line(key(2)), strings.Repeat("#\n", i))
+			c.pass(time.Second)
+			c.sealed(x, 1, key(1))
+		}
+		replaceFile(t, file, line(key(1)), line(key(2)))
+		c.pass(20 * time.Second)
+		c.sealed(x, 2, key(1))
+		if log.has("WARN") || log.has("ERROR") {
+			t.Errorf("it says:\n%s", log)
+		}
 	})
 }
 

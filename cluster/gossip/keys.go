@@ -78,24 +78,36 @@ func fingerprint(key []byte) string {
 // keyFile is Config.KeyFile as it was last read: by Start, and then by the goroutine that joins.
 type keyFile struct {
 	path string
-	seen os.FileInfo
-	told string // the last complaint, so that it is made once
+	seen os.FileInfo // when its keys were last given
+	next os.FileInfo // at the last look, if it had changed
+	told string      // the last complaint, so that it is made once
 }
 
-// read gives the keys of the file if it has changed since they were last given, else nil.
-func (f *keyFile) read() ([][]byte, error) {
+// read gives the keys of the file if it has changed since they were last given, else nil. Who writes it line by line may have written the first alone by now, which would make sense: what has changed
+// counts when two looks in turn have found the same, and with settling there should be another one soon.
+func (f *keyFile) read() (keys [][]byte, settling bool, err error) {
 	info, err := os.Stat(f.path)
 	if err != nil {
-		return nil, fmt.Errorf("gossip keys: %w", err)
+		f.next = nil
+		return nil, false, fmt.Errorf("gossip keys: %w", err)
 	}
-	if old := f.seen; old != nil && os.SameFile(old, info) && old.ModTime().Equal(info.ModTime()) && old.Size() == info.Size() {
-		return nil, nil
+	if unchanged(f.seen, info) {
+		f.next = nil
+		return nil, false, nil
 	}
-	keys, err := ReadKeys(f.path)
-	if err == nil {
-		f.seen, f.told = info, ""
+	if f.seen != nil && !unchanged(f.next, info) {
+		f.next = info
+		return nil, true, nil
 	}
-	return keys, err
+	if keys, err = ReadKeys(f.path); err == nil {
+		f.seen, f.next, f.told = info, nil, ""
+	}
+	return keys, false, err
+}
+
+// unchanged reports whether a file is as it was; nil = it was not looked at.
+func unchanged(was, is os.FileInfo) bool {
+	return was != nil && os.SameFile(was, is) && was.ModTime().Equal(is.ModTime()) && was.Size() == is.Size()
 }
 
 func newKeyring(keys [][]byte) (*memberlist.Keyring, error) {
@@ -112,7 +124,7 @@ func (g *Gossip) firstKeys() error {
 		return nil
 	}
 	g.file = keyFile{path: g.cfg.KeyFile}
-	keys, err := g.file.read()
+	keys, _, err := g.file.read()
 	if err != nil {
 		return err
 	}
@@ -126,12 +138,12 @@ func (g *Gossip) firstKeys() error {
 	return nil
 }
 
-// lookAtKeys reads the file of keys again if it has changed. While it makes no sense, as in the middle of being replaced, the keys of before count.
-func (g *Gossip) lookAtKeys() {
+// lookAtKeys reads the file of keys again if it has changed. While it makes no sense, or is being written, the keys of before count. It is to be called again soon if it says so.
+func (g *Gossip) lookAtKeys() (soon bool) {
 	if g.cfg.KeyFile == "" {
-		return
+		return false
 	}
-	keys, err := g.file.read()
+	keys, soon, err := g.file.read()
 	if err == nil && keys != nil {
 		err = g.setKeys(keys)
 	}
@@ -139,6 +151,7 @@ func (g *Gossip) lookAtKeys() {
 		g.file.told = err.Error()
 		g.logs.out.Load().Error("gossip: the file of keys has changed and cannot be used; the keys from before still are", "error", err)
 	}
+	return soon
 }
 
 // SetKeys changes the keys of a node that runs. To change the key of a whole application without a pause: give every node the old key and, second, the new one; then every node the new
