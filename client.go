@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -40,6 +41,11 @@ func (c ClientConfig) faults() error {
 	}
 	if len(c.Nodes) == 0 {
 		add("Nodes is empty: give the address of the node service of at least one node, host:port")
+	}
+	for i, node := range c.Nodes {
+		if host, port, err := net.SplitHostPort(node); err != nil || host == "" || port == "" {
+			add("Nodes[%d] %q: write host:port, such as orders.internal:7947", i, node)
+		}
 	}
 	if err := c.rules().Validate(); err != nil {
 		add("BackfillSuffix: %w", err)

@@ -91,6 +91,12 @@ func TestWhatIsWrongWithAClientIsSaidAtStart(t *testing.T) {
 			t.Errorf("%q is not in %v", part, err)
 		}
 	}
+	err = keyhold.NewClient(keyhold.ClientConfig{Name: "shop", Nodes: []string{"a:1", "a", ":1", "a:"}, Logger: quiet}).Start(t.Context())
+	for _, part := range []string{`Nodes[1] "a"`, `Nodes[2] ":1"`, `Nodes[3] "a:"`} {
+		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "Nodes[0]") {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
 	for _, err := range []error{
 		keyhold.Tell(t.Context(), client, cart.ID("1"), &addItem{}),
 		func() error {

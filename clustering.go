@@ -54,6 +54,11 @@ func (c ClusterConfig) faults(t transport.Transport) error {
 	if _, shares := t.(transport.Broker); !shares && t != nil && (c.Gossip != nil || c.Peers != nil) {
 		add("Gossip or Peers is set, and transport %q has one node alone: leave them out, or use redis.Open(url)", t.Name())
 	}
+	if c, checks := c.Gossip.(transport.Checked); checks {
+		if err := c.Check(); err != nil {
+			add("%w", err)
+		}
+	}
 	return errors.Join(all...)
 }
 

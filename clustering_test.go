@@ -144,6 +144,18 @@ func TestAClientsNodeServiceLogsToItsLogger(t *testing.T) {
 	}
 }
 
+func TestWhatIsWrongWithGossipIsToldBeforeAnybodyHearsOfTheNode(t *testing.T) {
+	t.Parallel()
+	cfg := onRedis(memory.Open(), "redis://127.0.0.1:1", "one")
+	cfg.Cluster = keyhold.ClusterConfig{Weight: -1, Gossip: gossip.New(gossip.Config{Seeds: []string{"here"}, KeyFile: "none"})}
+	err := keyhold.New(cfg).Start(t.Context())
+	for _, part := range []string{"Weight is -1", "Seeds[0]", "open none"} {
+		if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "connect to redis") {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+}
+
 // Two lines of a main program are enough: what Redis brings along has the nodes hear of one another, and serves.
 func TestNodesOfOneMachineFindOneAnother(t *testing.T) {
 	t.Parallel()

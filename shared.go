@@ -187,7 +187,7 @@ func (c *shared) drain(ctx context.Context) error {
 	if c.node == nil || !c.carries() {
 		return nil
 	}
-	c.r.app.cfg.Logger.Info("draining: what is in hand is finished, and other nodes take the keys over", "others", len(c.node.Placement().Members())-1)
+	c.r.app.cfg.Logger.Info("draining: what is in hand is finished, and other nodes take the keys over", "others", max(len(c.node.Placement().Members())-1, 0))
 	if err := c.node.Drain(ctx); err != nil {
 		c.r.app.cfg.Logger.Warn("the other nodes do not know that this one stops: they take over when its leases lapse", "error", err)
 		return err

@@ -21,6 +21,12 @@ type Gossip interface {
 	Stop(ctx context.Context) error
 }
 
+// Checked is a [Gossip] that tells what is wrong with how it was made before it starts, so that a mistake is told with all others, and nobody hears of a node that cannot start.
+type Checked interface {
+	// Check may read files; it opens no port and asks nobody.
+	Check() error
+}
+
 // Sealed is a [Gossip] that seals what it says.
 type Sealed interface {
 	// Sealing tells how many keys open what is said, and gives a fingerprint of the one that seals; 0 and "" without keys.

@@ -15,6 +15,12 @@ import (
 func TestAllFaultsOfAConfigAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	err := gossip.New(gossip.Config{Bind: "0.0.0.0:7946", Preset: 9, Seeds: []string{"here"}, Keys: [][]byte{{1}}}).Start(t.Context(), transport.Member{ID: "a", StoreID: "store"}, nil, nil)
+	early := gossip.New(gossip.Config{Seeds: []string{"here"}, KeyFile: "none"}).Check()
+	for _, part := range []string{"Seeds[0]", "open none"} {
+		if early == nil || !strings.Contains(early.Error(), part) {
+			t.Errorf("%q is not in what is told before the start: %v", part, early)
+		}
+	}
 	for _, part := range []string{"Preset 9", "set Advertise", "Seeds[0]", "Keys[0] has 1 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)

@@ -81,6 +81,15 @@ func (g *Gossip) LogTo(logger *slog.Logger) {
 	g.mu.logger = logger
 }
 
+// Check implements [transport.Checked]. It reads KeyFile.
+func (g *Gossip) Check() error {
+	if g.cfg.KeyFile == "" {
+		return g.fault
+	}
+	_, err := ReadKeys(g.cfg.KeyFile)
+	return errors.Join(g.fault, err)
+}
+
 // Start implements [transport.Gossip].
 func (g *Gossip) Start(ctx context.Context, self transport.Member, seeds func(ctx context.Context) []string, changed func()) error {
 	g.run.Lock()

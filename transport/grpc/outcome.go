@@ -63,6 +63,9 @@ func (e *ended) outcome() *transport.PeerError {
 			return out(transport.PeerBad, true, "the answer cannot be read: %s", s.Message())
 		}
 	}
+	if !e.sent && strings.Contains(s.Message(), "reading server preface") {
+		return out(transport.PeerUnavailable, false, "it ends the link at once: is it a node service, and has this side the TLS settings that it asks for? %s", s.Message())
+	}
 	if !e.sent {
 		return out(transport.PeerUnavailable, false, "it cannot be reached: %s", s.Message())
 	}

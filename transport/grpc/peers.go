@@ -2,10 +2,12 @@ package grpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 
 	rpc "google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -91,6 +93,18 @@ func (p *Peers) Start(ctx context.Context, self transport.PeerIdentity, s transp
 	return nil
 }
 
+// bindAdvice says what to do about an address that cannot be listened on.
+func bindAdvice(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another process has it: choose another port, or port 0 for any (%w)", err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("it is no address of this machine: set Bind to one that is, and Advertise to the one that others know (%w)", err)
+	default:
+		return err
+	}
+}
+
 func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transport.PeerService) (*run, error) {
 	c, err := c.withDefaults(s != nil)
 	if err != nil {
@@ -108,7 +122,7 @@ func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transpo
 		var of net.ListenConfig
 		l, err := of.Listen(ctx, "tcp", c.Bind)
 		if err != nil {
-			return nil, fmt.Errorf("it cannot listen on %s: %w", c.Bind, err)
+			return nil, fmt.Errorf("it cannot listen on %s: %w", c.Bind, bindAdvice(err))
 		}
 		h := &host{run: r, service: s, room: room{most: c.MaxInside}, stock: stock{most: c.MaxBytes, message: c.MaxMessage, wait: longestQueued}}
 		r.listener = &listener{Listener: l, most: c.MaxLinks, stock: &h.stock, logger: c.Logger}

@@ -123,7 +123,7 @@ func drawNodes(p *page, all []admin.Owner) {
 		{title: "ADDRESS"},
 		{title: "VERSION", give: true},
 		{title: "UP"},
-		{title: "ID"},
+		{title: "ID", give: true},
 		{title: "GOSSIP", wide: true},
 		{title: "KEYS", right: true, wide: true},
 		{title: "SEALS", wide: true},

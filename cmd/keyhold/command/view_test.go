@@ -199,3 +199,19 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestNodesFitAnOrdinaryTerminal(t *testing.T) {
+	t.Parallel()
+	v := statusView{Status: admin.Status{At: night, Verdict: admin.Healthy, Nodes: []admin.Owner{
+		{PID: 12, Node: "orders-1", About: &admin.About{ID: "01a2326d-e79d-705a-b0b6-485732e434f5", Address: "10.0.0.2:7947", Version: "1.4.0", Up: ago(3 * time.Hour)}},
+	}}}
+	text, err := screenAt(asTable, 80).render(v)
+	if err != nil || !strings.Contains(string(text), " 01a2326d-") {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "orders-1") && utf8.RuneCountInString(strings.TrimSpace(line)) > 80 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+}
