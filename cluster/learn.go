@@ -120,7 +120,7 @@ func (c *Client) found(from string, members []transport.Member) {
 		if was != nil {
 			before = was.Members()
 		}
-		why := changes(before, members, func(string) string { return "is none any more" })
+		why := changes(before, members, func(string) string { return "is no node any more" })
 		c.placement.Store(NewPlacement(members))
 		c.cfg.Logger.Info("members changed", "why", why, "members", names(members), "from", from)
 	}

@@ -40,6 +40,7 @@ func TestAttachRefusesWhatItCannotOperate(t *testing.T) {
 		{Config{URL: strings.Replace(empty.URL, "/postgres", "/nowhere", 1)}, "does not exist"},
 		{Config{}, "URL is empty"},
 		{Config{URL: "postgres://["}, "URL"},
+		{Config{URL: "orders.db"}, "write it as postgres://"},
 	} {
 		a, err := c.config.Attach(t.Context())
 		if err == nil {

@@ -82,7 +82,7 @@ func (c Config) resolve() (*resolved, error) {
 	}
 	parsed, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		fault("URL: %w", err)
+		fault("URL: %w; write it as postgres://user@host:5432/orders, or host=... dbname=...", err)
 		return nil, errors.Join(faults...)
 	}
 	if len(faults) > 0 {
