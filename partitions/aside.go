@@ -141,6 +141,11 @@ func (m *Machine) applyAside(a *Aside) {
 	m.emit(&m.eff.apply)
 }
 
+// asideCleared: a suspect that was set aside has returned, though nobody knows what became of its commit. Its row may still have what was counted, and nobody died of it.
+func (m *Machine) asideCleared() {
+	m.asideTry.base, m.asideTry.based, m.asideTry.owes = 0, true, true
+}
+
 // settleAside ends the attempts at the next entry that was set aside: for good when there is nothing to apply, f being nil.
 func (m *Machine) settleAside(f *Failure) {
 	m.asked = callSettleAside

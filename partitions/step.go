@@ -319,6 +319,9 @@ func (m *Machine) applyDone(in ApplyDone) {
 	switch {
 	case in.Outcome != Failed:
 		m.notCommitted("apply", in.Outcome, in.Err)
+		if aside && m.eff.apply.Suspect {
+			m.asideCleared()
+		}
 	case aside && !givenUp:
 		m.asideFailed(in)
 	case aside:

@@ -140,15 +140,17 @@ func (r *running) until(holds func() bool) {
 // caughtUp waits until a build is current and through with everything.
 func (r *running) caughtUp(name string, build int) {
 	r.b.Helper()
-	r.until(func() bool {
-		b := r.b.build(name, build)
-		if b == nil || b.State != eventstore.BuildCurrent || !b.SetUp {
-			return false
-		}
-		lag, err := r.b.store.ProjectionLag(r.b.Context(), b.Position, r.programs[name].desc.Categories)
-		r.b.must(err)
-		return lag.Behind == 0
-	})
+	r.until(func() bool { return r.isCaughtUp(name, build) })
+}
+
+func (r *running) isCaughtUp(name string, build int) bool {
+	b := r.b.build(name, build)
+	if b == nil || b.State != eventstore.BuildCurrent || !b.SetUp {
+		return false
+	}
+	lag, err := r.b.store.ProjectionLag(r.b.Context(), b.Position, r.programs[name].desc.Categories)
+	r.b.must(err)
+	return lag.Behind == 0
 }
 
 func (b *bundle) state(name string) eventstore.Projection {

@@ -56,8 +56,8 @@ func TestDatabasesAreFastAndEmpty(t *testing.T) {
 		best = min(best, time.Since(began))
 		exec(t, url, `CREATE TABLE a (n int)`) // refused where it is already
 	}
-	if t.Logf("best of 3: %v", best); best > 500*time.Millisecond {
-		t.Errorf("a database took %v, want at most 500 ms", best)
+	if t.Logf("best of 3: %v", best); best > 2*time.Second {
+		t.Errorf("a database took %v, want at most 2 s", best)
 	}
 }
 
