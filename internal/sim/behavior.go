@@ -124,8 +124,11 @@ func (n *node) run(a *actor, rec *record, fresh, suspect bool, j work) {
 		}
 		r.returned = true
 		n.commitRun(r, j, func(o partitions.Outcome) partitions.Input {
-			if o == partitions.Failed {
+			switch {
+			case o == partitions.Failed:
 				rec.failed++
+			case o == partitions.Unknown && suspect:
+				rec.alone++ // what was counted may stand: its owner may lose the unit, or end, before it can take that back
 			}
 			return partitions.ApplyDone{Outcome: o, Err: errTransient}
 		})

@@ -52,7 +52,9 @@ func (n *node) writeTried(a *actor, e *partitions.WriteTried) {
 			n.alone = a
 		}
 	}
+	alone := e.Alone
 	n.commit(a, work{gen: e.Generation, tried: &row}, func(o partitions.Outcome) partitions.Input {
+		a.counted(alone, o)
 		return partitions.WriteTriedDone{Outcome: o}
 	})
 }
@@ -70,9 +72,18 @@ func (n *node) suspectAside(a *actor, e *partitions.SuspectAside) {
 			n.alone = a
 		}
 	}
+	alone := e.Alone
 	n.commit(a, work{gen: e.Generation, aside: &of, suspicions: &suspicions}, func(o partitions.Outcome) partitions.Input {
+		a.counted(alone, o)
 		return partitions.SuspectAsideDone{Outcome: o}
 	})
+}
+
+// counted: of a count of which nobody knows whether it happened, it may stand although nothing runs, as after a commit like that.
+func (a *actor) counted(alone bool, o partitions.Outcome) {
+	if alone && o == partitions.Unknown {
+		a.next.alone++
+	}
 }
 
 // whenItMay runs a suspect when nobody keeps it from it. Given up before, it has never begun.

@@ -85,7 +85,7 @@ type record struct {
 	failed  int    // attempts that failed
 	crashes int    // of the process, from inside, since it became due
 	calmly  int    // of these, those since its unit was last disturbed, or got on
-	alone   int    // times its owner ended, or lost it, while no other suspect was inside, since it became due
+	alone   int    // times its owner ended, or lost it, while no other suspect was inside, or may have before it could take back what it counted, since it became due
 	applied int    // by effects that were committed
 	parked  bool   // it waits for a person
 	dead    bool   // it is a dead letter
