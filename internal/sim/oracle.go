@@ -115,9 +115,19 @@ func (w *world) watchFailure(u *unit, f *partitions.Failure, r *record) {
 		if r.failed == 0 {
 			w.fail("%s gives up on %s #%d, which never failed", u.id, f.Lane, f.Sequence)
 		}
-	case r.crashes == 0 && r.alone < most:
+	case r.crashes == 0 && r.alone+w.stillAlone(r) < most:
 		w.fail("%s condemns %s #%d, which was alone in %d crashes", u.id, f.Lane, f.Sequence, r.alone)
 	}
+}
+
+// stillAlone counts the nodes on which a record is alone as far as they know, though its unit may have another owner by now.
+func (w *world) stillAlone(r *record) (n int) {
+	for _, node := range w.nodes {
+		if node.alone != nil && node.alone.next == r {
+			n++
+		}
+	}
+	return n
 }
 
 // disturb: of what was known of attempts in a unit something was lost, or another entry is next.

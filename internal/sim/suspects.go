@@ -52,9 +52,9 @@ func (n *node) writeTried(a *actor, e *partitions.WriteTried) {
 			n.alone = a
 		}
 	}
-	alone := e.Alone
+	alone, rec := e.Alone, a.unit.record(row.Lane, row.Sequence)
 	n.commit(a, work{gen: e.Generation, tried: &row}, func(o partitions.Outcome) partitions.Input {
-		a.counted(alone, o)
+		rec.counted(alone, o)
 		return partitions.WriteTriedDone{Outcome: o}
 	})
 }
@@ -72,17 +72,17 @@ func (n *node) suspectAside(a *actor, e *partitions.SuspectAside) {
 			n.alone = a
 		}
 	}
-	alone := e.Alone
+	alone, rec := e.Alone, a.unit.record(of.Lane, of.Sequence)
 	n.commit(a, work{gen: e.Generation, aside: &of, suspicions: &suspicions}, func(o partitions.Outcome) partitions.Input {
-		a.counted(alone, o)
+		rec.counted(alone, o)
 		return partitions.SuspectAsideDone{Outcome: o}
 	})
 }
 
-// counted: of a count of which nobody knows whether it happened, it may stand although nothing runs, as after a commit like that.
-func (a *actor) counted(alone bool, o partitions.Outcome) {
-	if alone && o == partitions.Unknown {
-		a.next.alone++
+// counted: what was counted may stand although nothing runs, where nobody knows whether it was, or it could not be taken back. The unit may be lost before it is.
+func (r *record) counted(alone bool, o partitions.Outcome) {
+	if o == partitions.Unknown || o != partitions.OK && !alone {
+		r.alone++
 	}
 }
 
