@@ -52,30 +52,7 @@ func TestActivations(t *testing.T) {
 	if many < 3*few {
 		t.Fatalf("-activations=%d: to show anything it must be at least %d", many, 3*few)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=activations %s %d", childVariable, postgresserver.Database(t), many))
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	var at []footing
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var f footing
-		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
-		t.Logf("%+v", f)
-		at = append(at, f)
-	}
-	if err := cmd.Wait(); err != nil || len(at) != 2 {
-		t.Fatalf("%d figures, %v\n%s", len(at), err, &errs)
-	}
+	at := figures[footing](t, fmt.Sprintf("activations %s %d", postgresserver.Database(t), many))
 	first, last := at[0], at[1]
 	if first.Activations < few || last.Activations < int64(many) || last.Passivations != last.Activations {
 		t.Errorf("activations and passivations: %d and %d, then %d and %d", first.Activations, first.Passivations, last.Activations, last.Passivations)
@@ -94,6 +71,35 @@ func TestActivations(t *testing.T) {
 	if first.Series == 0 || last.Series != first.Series {
 		t.Errorf("there are %d series of metrics and were %d, want the same", last.Series, first.Series)
 	}
+}
+
+// figures runs a task of the package in a process of its own, and gives the two that it tells.
+func figures[T any](t *testing.T, task string) (all []T) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+task)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var f T
+		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		t.Logf("%+v", f)
+		all = append(all, f)
+	}
+	if err := cmd.Wait(); err != nil || len(all) != 2 {
+		t.Fatalf("%d figures, %v\n%s", len(all), err, &errs)
+	}
+	return all
 }
 
 // counting counts what is registered with it.

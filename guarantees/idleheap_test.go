@@ -1,14 +1,10 @@
 package guarantees
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -30,7 +26,7 @@ import (
 
 const (
 	idleKeys   = 16_000
-	idleBytes  = 220     // of the heap that an idle key may cost; the most of it is what a store remembers of its lane, up to 50,000 lanes
+	idleBytes  = 260     // of the heap that an idle key may cost; the most of it is what a store remembers of its lane, up to 50,000 lanes
 	idleBeside = 1 << 20 // bytes that the moment adds, whatever the keys
 )
 
@@ -44,29 +40,7 @@ func TestHeapOfIdleKeys(t *testing.T) {
 		{name: "PostgreSQL and Redis", store: postgresserver.Database(t), redis: redisserver.Run(t, redisserver.Options{}).URL()},
 	} {
 		t.Run(s.name, func(t *testing.T) { // one after the other, for there are other tests
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=idle %s,%s %d", childVariable, s.store, s.redis, idleKeys))
-			var errs strings.Builder
-			cmd.Stderr = &errs
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { cmd.Process.Kill() })
-			var heap []int64
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				var n int64
-				if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
-					t.Fatalf("%q: %v", lines.Text(), err)
-				}
-				heap = append(heap, n)
-			}
-			if err := cmd.Wait(); err != nil || len(heap) != 2 {
-				t.Fatalf("%d figures, %v\n%s", len(heap), err, &errs)
-			}
+			heap := figures[int64](t, fmt.Sprintf("idle %s,%s %d", s.store, s.redis, idleKeys))
 			t.Logf("heap: %d bytes, and with %d idle keys more %d: %d each", heap[0], idleKeys, heap[1], (heap[1]-heap[0])/idleKeys)
 			if most := heap[0] + idleKeys*idleBytes + idleBeside; heap[1] > most {
 				t.Errorf("heap is %d bytes with %d idle keys, want at most %d", heap[1], idleKeys, most)

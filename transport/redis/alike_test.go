@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,18 +14,18 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// drawEntry gives entries of which many have much alike.
+// drawEntry gives entries of which many have much alike, and some what a script may take for something else.
 func drawEntry(t *rapid.T, lane event.LaneRef, seq event.Sequence) event.Envelope {
 	some := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
 	e := event.Envelope{
 		Category: lane.Category, Key: lane.Key, Lane: lane.Lane, Sequence: seq,
-		ID: some("id", fmt.Sprint("e-", lane.Key, seq), fmt.Sprint("f-", lane.Key, seq), "id", ""), StoreID: some("store", "s", "s", "t"), Type: some("type", "a", "a", "a", "b", ""),
+		ID: some("id", fmt.Sprint("e-", lane.Key, seq), fmt.Sprint("f-", lane.Key, seq), "id", "-3", "1 2", ""), StoreID: some("store", "s", "s", "t"), Type: some("type", "a", "a", "a", "b", "MAXLEN", ""),
 		Version: rapid.SampledFrom([]int{1, 1, 1, 2, 0}).Draw(t, "version"), Encoding: event.Encoding(some("encoding", "json", "json", "proto")),
-		Tenant: some("tenant", "", "", "acme"), Stream: event.Stream{Kind: some("kind", "k", "k", "l"), ID: some("entity", "1", "2", "3", "")},
-		StreamVersion: rapid.SampledFrom([]uint64{0, 1, 2, 3}).Draw(t, "number"), CorrelationID: some("correlation", "c", "d", ""), CausationID: some("causation", "c", "d", ""),
+		Tenant: some("tenant", "", "", "acme", "-1", "日本\n"), Stream: event.Stream{Kind: some("kind", "k", "k", "l"), ID: some("entity", "1", "2", "3", "")},
+		StreamVersion: rapid.SampledFrom([]uint64{0, 1, 2, 3}).Draw(t, "number"), CorrelationID: some("correlation", "c", "d", "type", "1e5", ""), CausationID: some("causation", "c", "d", ""),
 		Trace: event.Trace{Parent: some("trace", "", "p", "q"), State: some("state", "", "", "x")},
 	}
-	if data := some("data", "1", "22", "333", ""); data != "" {
+	if data := some("data", "1", "22", "333", "-5", "\xff\xfe\x00\n", "\r\n$3\r\n", strings.Repeat("q", 40_000), ""); data != "" {
 		e.Data = []byte(data)
 	}
 	if ms := rapid.Int64Range(0, 3).Draw(t, "time"); ms != 0 {

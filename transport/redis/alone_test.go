@@ -2,9 +2,7 @@ package redis
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -14,54 +12,12 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// anyText gives texts that a script may take for something else.
-func anyText(t *rapid.T, label string) string {
-	return rapid.SampledFrom([]string{"", "", "a", "a", "b", "-1", "-3", "0", "6", "id", "type", "1 2", "1-0", "+", "-", "$", "MAXLEN", "NOMKSTREAM", "日本", "x\ny", "nil", " ", "1e5", "0x10", strings.Repeat("z", 300)}).Draw(t, label)
-}
-
-// anyEntry gives an entry that has some or all alike with the one before it.
-func anyEntry(t *rapid.T, before *event.Envelope, ref event.LaneRef, seq event.Sequence) event.Envelope {
-	var e event.Envelope
-	if before != nil && rapid.IntRange(0, 4).Draw(t, "keep") > 0 {
-		e = *before
+// drawNext gives an entry that has much of the one before it, if there is one.
+func drawNext(t *rapid.T, before *event.Envelope, lane event.LaneRef, seq event.Sequence) event.Envelope {
+	if before == nil {
+		return drawEntry(t, lane, seq)
 	}
-	e.Category, e.Key, e.Lane, e.Sequence = ref.Category, ref.Key, ref.Lane, seq
-	if before == nil || rapid.Bool().Draw(t, "newid") {
-		e.ID = anyText(t, "id")
-	}
-	for range rapid.IntRange(0, 3).Draw(t, "n") {
-		switch rapid.IntRange(0, 13).Draw(t, "which") {
-		case 0:
-			e.StoreID = anyText(t, "store")
-		case 1:
-			e.Type = anyText(t, "type")
-		case 2:
-			e.Version = rapid.IntRange(-1, 3).Draw(t, "ver")
-		case 3:
-			e.Encoding = event.Encoding(anyText(t, "enc"))
-		case 4:
-			e.Tenant = anyText(t, "ten")
-		case 5:
-			e.Stream.Kind = anyText(t, "kind")
-		case 6:
-			e.Stream.ID = anyText(t, "ent")
-		case 7:
-			e.StreamVersion = rapid.SampledFrom([]uint64{0, 1, 2, 1<<64 - 1}).Draw(t, "num")
-		case 8:
-			e.CorrelationID = anyText(t, "corr")
-		case 9:
-			e.CausationID = anyText(t, "cause")
-		case 10:
-			e.Trace.Parent = anyText(t, "tp")
-		case 11:
-			e.Trace.State = anyText(t, "ts")
-		case 12:
-			e.Data = rapid.SampledFrom([][]byte{nil, {}, {0}, []byte("-5"), []byte("id"), []byte("\r\n$3\r\n"), {0xff, 0xfe, 0, '\n'}, []byte(strings.Repeat("q", 40000))}).Draw(t, "data")
-		case 13:
-			e.Time = rapid.SampledFrom([]time.Time{{}, time.UnixMilli(0).UTC(), time.UnixMilli(-5).UTC(), time.UnixMilli(17).UTC()}).Draw(t, "time")
-		}
-	}
-	return e
+	return drawAfter(t, *before, lane, seq)
 }
 
 // TestEntriesAreStoredAsIfEachWereAlone: whatever else is in the call, entries of lanes that are refused among them.
@@ -103,7 +59,7 @@ func TestEntriesAreStoredAsIfEachWereAlone(t *testing.T) {
 							r.Entries = append(r.Entries, have[ref][from:]...)
 						case "foreign":
 							from = n - 1
-							e := anyEntry(rt, before, ref, event.Sequence(n))
+							e := drawNext(rt, before, ref, event.Sequence(n))
 							e.ID = have[ref][n-1].ID + "x"
 							r.Entries = append(r.Entries, e)
 							before = &e
@@ -112,7 +68,7 @@ func TestEntriesAreStoredAsIfEachWereAlone(t *testing.T) {
 						}
 						if kind != "dup" && kind != "none" {
 							for range more {
-								e := anyEntry(rt, before, ref, event.Sequence(from+len(r.Entries)+1))
+								e := drawNext(rt, before, ref, event.Sequence(from+len(r.Entries)+1))
 								before = &e
 								r.Entries = append(r.Entries, e)
 							}
