@@ -216,7 +216,7 @@ func (m *Machine) acquireDone(in AcquireDone) {
 // notToBeHad notes that the unit cannot be acquired for a while. Whoever competes for it without knowing who else does would do so for
 // nothing: when it is worth another try is for those to say who know the others.
 func (m *Machine) notToBeHad(why NoteKind, d time.Duration, holder string, at event.Generation) {
-	m.own, m.lost, m.untold = none, "", false
+	m.own, m.lost, m.untold = none, "", false // should that acquisition be on its way still, a suspicion is missed; to wait for it would be for ever
 	m.elsewhere, m.holder, m.heldAt = max(d, time.Millisecond), holder, at
 	m.halt, m.paused, m.newer = nil, false, false // the other owner knows better
 	m.note(Note{Kind: why, Again: m.now.Add(m.elsewhere), Why: heldBy(holder, at)})

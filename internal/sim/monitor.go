@@ -100,10 +100,15 @@ func (m *Monitor) before(now partitions.Tick, in partitions.Input) (throwAway bo
 	case partitions.Hung:
 		m.held = m.held && !(m.inside && m.cfg.Leased)
 	case partitions.AcquireDone:
-		if m.answered("acquire") && in.Outcome == partitions.OK {
+		switch {
+		case !m.answered("acquire"):
+		case in.Outcome == partitions.Unknown:
+			m.tried.untold = m.cfg.Leased
+		case in.Outcome == partitions.OK:
 			m.held, m.gen, m.deadline = in.Granted, in.Generation, m.sent.Add(m.cfg.TTL-m.cfg.Margin)
 			m.tried.unclean = in.Granted && in.Unclean
-			m.tried.based = m.tried.based && !m.tried.unclean
+			m.tried.based = m.tried.based && !m.tried.unclean && (m.tried.suspect || !m.tried.untold)
+			m.tried.untold = false
 		}
 	case partitions.RecoverDone:
 		if m.answered("recover") && in.Outcome == partitions.OK && len(in.Checkpoints) == len(m.lanes) {

@@ -380,7 +380,11 @@ func (n *node) call(a *actor, do func() partitions.Input, failed func(partitions
 		w.after(there, func() { do(); answer(failed(partitions.Unknown)) })
 	case w.scene.Leased && w.chance(30):
 		answer(failed(partitions.Unknown))
-		w.after(w.between(time.Millisecond, ttl), func() { do() })
+		w.after(w.between(time.Millisecond, ttl), func() {
+			if in, ok := do().(partitions.AcquireDone); ok && in.Acquired.Unclean {
+				a.unit.missed++ // unless nobody asked since
+			}
+		})
 	default:
 		w.after(there, func() { answer(do()) })
 	}

@@ -141,10 +141,11 @@ func (w *world) disturb(u *unit) {
 }
 
 // watchCrash checks that what ends the process is condemned. In a unit that is not disturbed and does not get on it does that as often as it may, and once before it is suspected at
-// all, and, unless it was set aside, once when it is suspected for the first time and others are beside it.
+// all, and, unless it was set aside, once when it is suspected for the first time and others are beside it. What says that the unit was left unclean may be lost: an
+// acquisition that comes so late that its owner has had another answer since, and knows of nothing that it might have missed.
 func (w *world) watchCrash(u *unit, r *record, j work, began partitions.Tick) {
 	r.crashes++
-	most := w.cfg[0][index(u.entity)].MaxCrashes + 1
+	most := w.cfg[0][index(u.entity)].MaxCrashes + 1 + u.missed
 	if j.aside != nil {
 		w.seen["aside crash"]++
 	} else {

@@ -98,6 +98,7 @@ func (a *watchedAside) count() int {
 // watchedTried is what a monitor knows of the row about attempts.
 type watchedTried struct {
 	unclean bool             // so says the port, and the store has not been read since
+	untold  bool             // an answer of the port is lost that may have said so
 	based   bool             // base is known
 	suspect bool             // left unclean, and nothing has run
 	base    partitions.Tried // the row when the unit was taken over
