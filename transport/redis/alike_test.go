@@ -1,13 +1,13 @@
 package redis
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/keyhold/keyhold/event"
@@ -134,7 +134,7 @@ func TestEntriesArriveAsTheyWereSaid(t *testing.T) {
 				}
 				got = append(got, e)
 			}
-			if diff := cmp.Diff(entries, got, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(entries, got, cmp.Comparer(bytes.Equal)); diff != "" {
 				rt.Fatalf("%s (-said +there):\n%s", ref, diff)
 			}
 		}
