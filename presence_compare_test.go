@@ -23,23 +23,35 @@ func TestAProcessIsAbsentThatTheBrokerDoesNotKnowForLong(t *testing.T) {
 		members []transport.Member
 		absent  string
 		since   time.Duration
+		fresh   int
+		over    string
 	}{
-		{0, []eventstore.Owner{one, two}, ones, "", 0}, // it starts
-		{9 * time.Second, []eventstore.Owner{one, two}, ones, "", 0},
-		{10 * time.Second, []eventstore.Owner{one, two}, ones, "two", 0},
-		{11 * time.Second, []eventstore.Owner{one, said}, ones, "", 0}, // it tells of that by itself
-		{12 * time.Second, []eventstore.Owner{one, two}, both, "", 0},
-		{13 * time.Second, []eventstore.Owner{one, two}, ones, "", 0}, // it stops
-		{23 * time.Second, []eventstore.Owner{one, two}, ones, "two", 13 * time.Second},
-		{24 * time.Second, []eventstore.Owner{one}, ones, "", 0},
+		{0, []eventstore.Owner{one, two}, ones, "", 0, 0, ""}, // it starts
+		{9 * time.Second, []eventstore.Owner{one, two}, ones, "", 0, 0, ""},
+		{10 * time.Second, []eventstore.Owner{one, two}, ones, "two", 0, 1, ""},
+		{11 * time.Second, []eventstore.Owner{one, two}, ones, "two", 0, 0, ""}, // which was told
+		{12 * time.Second, []eventstore.Owner{one, said}, ones, "", 0, 0, "says what keeps it from that by itself"},
+		{13 * time.Second, []eventstore.Owner{one, two}, both, "", 0, 0, ""},
+		{14 * time.Second, []eventstore.Owner{one, two}, ones, "", 0, 0, ""}, // it stops
+		{23 * time.Second, []eventstore.Owner{one, two}, both, "", 0, 0, ""},
+		{24 * time.Second, []eventstore.Owner{one, two}, ones, "", 0, 0, ""}, // it freezes
+		{34 * time.Second, []eventstore.Owner{one, two}, ones, "two", 24 * time.Second, 1, ""},
+		{35 * time.Second, []eventstore.Owner{one, two}, both, "", 0, 0, "is one of them again"},
+		{36 * time.Second, []eventstore.Owner{one, two}, ones, "", 0, 0, ""},
+		{46 * time.Second, []eventstore.Owner{one, two}, ones, "two", 36 * time.Second, 1, ""},
+		{47 * time.Second, []eventstore.Owner{one}, ones, "", 0, 0, "has the store open no more"},
+		{48 * time.Second, []eventstore.Owner{one}, ones, "", 0, 0, ""},
 	} {
-		o, since := p.compare(c.present, c.members, began.Add(c.after), patience)
-		name := ""
-		if o != nil {
-			name = o.Node
+		a, fresh, over := p.compare(c.present, c.members, began.Add(c.after), patience)
+		name, ended := "", ""
+		if a != nil {
+			name = a.owner.Node
 		}
-		if name != c.absent || o != nil && !since.Equal(began.Add(c.since)) {
-			t.Errorf("step %d: %q since %v, want %q since %v", i, name, since.Sub(began), c.absent, c.since)
+		if len(over) > 0 {
+			ended = over[0].now
+		}
+		if name != c.absent || a != nil && !a.since.Equal(began.Add(c.since)) || len(fresh) != c.fresh || ended != c.over {
+			t.Errorf("step %d: absent %+v, fresh %v, over %v", i, a, fresh, over)
 		}
 	}
 }

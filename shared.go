@@ -32,6 +32,7 @@ type shared struct {
 	listens  transport.Node
 	declares transport.Declared
 	reach    *reach                // of the broker
+	settings map[string]string     // that all nodes must have alike
 	contrary atomic.Pointer[error] // what does not agree with other applications; nil = everything does
 	once     rarely                // kinds of trouble
 	counted  struct {
@@ -126,6 +127,7 @@ func (c *shared) with(p *plan, runtime *actors.Runtime, port partitions.Port, id
 	c.runtime, c.beat = runtime, port.Traits().Heartbeat
 	c.reach = a.brokerReach(c.broker.Name(), port.Traits().TTL)
 	limits := c.broker.Limits()
+	c.settings = settingsOf(port.Traits(), limits, a.cfg)
 	c.relay, err = outbox.New(outbox.Config{
 		Store: a.cfg.Store, Broker: c.broker, StoreID: id.StoreID, Keys: a.cfg.keyRules(), HealAfter: a.cfg.HealAfter,
 		RetireAfter: limits.RetireAfter, MaxAhead: limits.MaxAhead, Logger: a.cfg.Logger, Observer: c.relayed(),

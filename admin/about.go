@@ -21,6 +21,8 @@ type About struct {
 	Keys     int       `json:"keys,omitempty"`    // that open what it hears by gossip
 	Seals    string    `json:"seals,omitempty"`   // fingerprint of the one that seals
 	Notices  []string  `json:"notices,omitempty"` // what somebody should see to soon
+	// Settings are those that all nodes of an application must have alike, by name; a program that does not know one does not name it.
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 // State is what it does, in a word or two.
@@ -44,8 +46,8 @@ func (a About) Text() (string, error) {
 	return string(text), err
 }
 
-// aboutOf reads it; nil = it says nothing, or what another program says.
-func aboutOf(text string) *About {
+// AboutOf reads that form; nil = it says nothing, or what another program says.
+func AboutOf(text string) *About {
 	var a About
 	if text == "" || json.Unmarshal([]byte(text), &a) != nil || a.ID == "" {
 		return nil

@@ -208,6 +208,25 @@ func TestStatusTellsWhatNodesSayOfThemselves(t *testing.T) {
 	})
 }
 
+func TestStatusTellsInWhichSettingsNodesDiffer(t *testing.T) {
+	onStores(t, func(b *bundle) {
+		var all []eventstore.Owner
+		for i, settings := range []map[string]string{{"TTL": "15s", "MaxAhead": "10000"}, {"TTL": "5s"}, {"TTL": "15s"}, nil} {
+			text, err := admin.About{ID: "a1", Settings: settings}.Text()
+			b.must(err)
+			all = append(all, eventstore.Owner{PID: i, Node: "one", About: text})
+		}
+		all = append(all, eventstore.Owner{PID: 9, About: "of another program"})
+		s, err := admin.New(several{b.store, all}, admin.Options{}).Status(b.Context())
+		b.must(err)
+		const words = "nodes differ in TTL, which must be the same on all: 15s at process 0 (one) and 1 more, 5s at process 1 (one); " +
+			"a rolling restart that changes it ends that, else set it alike and restart the nodes that have the wrong one"
+		if s.Verdict != admin.Healthy || len(s.Problems) != 1 || s.Problems[0].Kind != admin.ProblemUnlike || s.Problems[0].Words != words {
+			b.Errorf("problems: %+v", s.Problems)
+		}
+	})
+}
+
 func TestWhatANodeSaysOfItselfIsBounded(t *testing.T) {
 	t.Parallel()
 	text, err := admin.About{ID: "a1", Address: "10.0.0.1:7947", Notices: []string{strings.Repeat("long ", 1000)}}.Text()

@@ -28,6 +28,7 @@ const (
 	ProblemDead     ProblemKind = "dead"     // dead letters
 	ProblemAbsent   ProblemKind = "absent"   // a handler has work, and the running program does not have it
 	ProblemSoon     ProblemKind = "soon"     // a note: what will keep this process from its work if nobody sees to it, as the end of its certificate
+	ProblemUnlike   ProblemKind = "unlike"   // a note: nodes differ in a setting that must be the same on all
 	ProblemUnclean  ProblemKind = "unclean"  // a note: the last program did not stop by itself
 )
 
@@ -49,7 +50,7 @@ const patience = time.Minute
 
 // gravity orders problems, the worst first.
 var gravity = []ProblemKind{
-	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemSoon, ProblemUnclean,
+	ProblemApart, ProblemDiverged, ProblemHalted, ProblemParking, ProblemNobody, ProblemAbsent, ProblemStalled, ProblemPaused, ProblemTrying, ProblemDead, ProblemSoon, ProblemUnlike, ProblemUnclean,
 }
 
 func (d *Desk) problems(ctx context.Context, s *Status, present []eventstore.Owner) ([]Problem, error) {
@@ -130,7 +131,7 @@ func (d *Desk) problemsOfProcesses(present []eventstore.Owner) (found []Problem)
 		}
 	}
 	for _, p := range present {
-		if a := aboutOf(p.About); a != nil && (d.opts.Live == nil || p.PID != os.Getpid() || p.Node != d.opts.Live.Node) {
+		if a := AboutOf(p.About); a != nil && (d.opts.Live == nil || p.PID != os.Getpid() || p.Node != d.opts.Live.Node) {
 			for _, words := range a.Notices {
 				who := Owner{PID: p.PID, Node: p.Node}
 				found = append(found, Problem{Kind: ProblemSoon, Note: true, Words: who.String() + " says: " + words})
@@ -141,6 +142,9 @@ func (d *Desk) problemsOfProcesses(present []eventstore.Owner) (found []Problem)
 		}
 		who := Owner{PID: p.PID, Node: p.Node}
 		found = append(found, Problem{Kind: ProblemApart, Count: 1, Oldest: p.Since, Words: who.String() + " says" + d.forSince(1, p.Since) + ": " + p.Trouble})
+	}
+	for _, words := range unlike(present) {
+		found = append(found, Problem{Kind: ProblemUnlike, Note: true, Words: words})
 	}
 	return found
 }

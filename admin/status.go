@@ -124,7 +124,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 	}
 	if len(o.Owners) > 1 || len(o.Owners) == 1 && o.Owners[0].About != "" {
 		for _, n := range o.Owners {
-			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node, Trouble: n.Trouble, Since: n.Since, About: aboutOf(n.About)})
+			s.Nodes = append(s.Nodes, Owner{PID: n.PID, Node: n.Node, Trouble: n.Trouble, Since: n.Since, About: AboutOf(n.About)})
 		}
 	}
 	if live := d.opts.Live; live != nil && live.Members != nil {
