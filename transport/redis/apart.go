@@ -41,7 +41,7 @@ func (p *port) readApart(ctx context.Context, h partitions.Held, t *tenure, abov
 	if err != nil {
 		return partitions.Fetched{}, errors.Join(err, p.remark(ctx, t))
 	}
-	got, err := p.read(ctx, h, t, reading{above: above, most: max})
+	got, err := p.read(ctx, h, t, reading{unit: h.Unit, generation: h.Generation, above: above, most: max})
 	if removed && (err != nil || got.Gap || got.Diverged || len(got.Entries) > 0) {
 		err = errors.Join(err, p.remark(ctx, t))
 	}
