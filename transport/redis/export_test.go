@@ -27,9 +27,13 @@ func (t *Transport) Signals(tb signal.TB) (listening *signal.Signal[struct{}], l
 	return &t.signals.listening, &t.signals.looked
 }
 
-// Missing asks for what a unit misses.
+// Missing gives what a unit misses, and asks for it where there is no answer.
 func (t *Transport) Missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, most int) ([]event.Envelope, bool, error) {
-	got, err := t.conn.Load().missing(ctx, u, lane, after, nil, most)
+	c := t.conn.Load()
+	got, err := c.answer(ctx, u, lane, after, nil, most)
+	if err == nil && got.unanswered {
+		err = c.request(ctx, u, lane, after, nil)
+	}
 	return got.entries, got.gone, err
 }
 

@@ -15,19 +15,25 @@ import (
 func (p *port) assemble(ctx context.Context, r *reading, entries [][]event.Envelope) (partitions.Fetched, error) {
 	for _, kind := range []event.Lane{event.Primary, event.Backfill} {
 		var runs [][]event.Envelope
+		asks, answered := -1, false
 		for i, l := range r.lanes {
 			if l.ref.Lane != kind {
 				continue
 			}
-			run, missing, err := p.next(ctx, r, i, entries[i])
+			got, err := p.next(ctx, r, i, entries[i])
 			switch {
 			case err != nil:
 				return partitions.Fetched{}, err
-			case missing:
+			case got.gone:
 				return partitions.Fetched{Gap: true, Lane: l.ref}, nil
-			case len(run) > 0:
-				runs = append(runs, run)
+			case got.unanswered && asks < 0:
+				asks = i
+			case len(got.entries) > 0:
+				runs, answered = append(runs, got.entries), answered || got.answer
 			}
+		}
+		if asks >= 0 && !answered { // one at a time: the answer to another one would take the place of the one that is being read
+			return partitions.Fetched{}, p.request(ctx, r, asks)
 		}
 		if len(runs) > 0 {
 			return partitions.Fetched{Entries: merge(runs, r.most)}, nil
@@ -36,8 +42,8 @@ func (p *port) assemble(ctx context.Context, r *reading, entries [][]event.Envel
 	return partitions.Fetched{}, nil
 }
 
-// next gives the run of one lane that follows its position. missing: there is something further up, and nobody has what comes before it.
-func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Envelope) (run []event.Envelope, missing bool, err error) {
+// next gives the run of one lane that follows its position. It is gone when there is something further up, and nobody has what comes before it.
+func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Envelope) (found, error) {
 	l, after := r.lanes[i], r.above[i].Sequence
 	if r.gone[i] {
 		return p.asked(ctx, r, i)
@@ -45,21 +51,21 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 	if !r.held[i] {
 		l.lost = 0
 		if len(entries) == 0 {
-			return nil, false, nil
+			return found{}, nil
 		}
 		if entries[0].Sequence == after+1 && !p.early(r.unit, after, &entries[0]) {
-			return unbroken(entries, after), false, nil
+			return found{entries: unbroken(entries, after)}, nil
 		}
 		l.lost = entries[0].Sequence
 	}
-	run, err = p.stored(ctx, l.ref, after, r.most)
+	run, err := p.stored(ctx, l.ref, after, r.most)
 	if err != nil {
-		return nil, false, fmt.Errorf("the stream of %s has lost what comes after %d: read it from the store: %w", l.ref, after, err)
+		return found{}, fmt.Errorf("the stream of %s has lost what comes after %d: read it from the store: %w", l.ref, after, err)
 	}
 	if len(run) > 0 && !r.held[i] {
 		if err := p.joins(ctx, l.ref, &entries[0]); err != nil {
 			l.lost = 0 // it is compared again
-			return nil, false, err
+			return found{}, err
 		}
 	}
 	if len(run) == 0 {
@@ -68,7 +74,7 @@ func (p *port) next(ctx context.Context, r *reading, i int, entries []event.Enve
 	if len(run) == 0 && p.t.elsewhere(l.ref.Category) {
 		return p.asked(ctx, r, i)
 	}
-	return run, len(run) == 0, nil
+	return found{entries: run, gone: len(run) == 0}, nil
 }
 
 // joins finds out whether what the store has below an entry of the stream is what the stream had there: if they have the same event at that place, they had the same
@@ -101,24 +107,31 @@ func (p *port) early(u event.Unit, after event.Sequence, first *event.Envelope) 
 	return begin != nil && !lateEnough(first, *begin)
 }
 
-// asked gives what another application, which produces the category, was asked for. Until it answers the call is an error: the unit tries again, and is marked
-// when there is an answer.
-func (p *port) asked(ctx context.Context, r *reading, i int) (run []event.Envelope, missing bool, err error) {
+// asked gives what another application, which produces the category, has answered.
+func (p *port) asked(ctx context.Context, r *reading, i int) (found, error) {
 	lane, after := r.lanes[i].ref, r.above[i].Sequence
-	var begin *time.Time
-	if after == 0 {
-		begin = p.t.begin(r.unit.Name, lane.Category)
+	got, err := p.c.answer(ctx, r.unit, lane, after, p.from(r, i), r.most)
+	if err == nil && got.place > 0 {
+		err = p.place(ctx, r, lane, got.place)
 	}
-	got, err := p.c.missing(ctx, r.unit, lane, after, begin, r.most)
-	switch {
-	case err != nil:
-		return nil, false, err
-	case got.place > 0:
-		return nil, false, p.place(ctx, r, lane, got.place)
-	case len(got.entries) == 0 && !got.gone:
-		return nil, false, fmt.Errorf("%s has lost what comes after %d: the application that produces it was asked for that", lane, after)
+	return got, err
+}
+
+// request asks that application. Until it answers the call is an error: the unit tries again, and is marked when there is an answer.
+func (p *port) request(ctx context.Context, r *reading, i int) error {
+	lane, after := r.lanes[i].ref, r.above[i].Sequence
+	if err := p.c.request(ctx, r.unit, lane, after, p.from(r, i)); err != nil {
+		return err
 	}
-	return got.entries, got.gone, nil
+	return fmt.Errorf("%s has lost what comes after %d: the application that produces it was asked for that", lane, after)
+}
+
+// from is the time from which on a unit begins in a lane in which it has no place yet; nil = it has one.
+func (p *port) from(r *reading, i int) *time.Time {
+	if r.above[i].Sequence > 0 {
+		return nil
+	}
+	return p.t.begin(r.unit.Name, r.lanes[i].ref.Category)
 }
 
 // place sets where a unit begins in a lane in which it has no place, and gives the lease up: the unit takes it again, and recovers there.

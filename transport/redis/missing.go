@@ -160,32 +160,27 @@ func (t *Transport) Serve(ctx context.Context, w transport.Wanted, entries []eve
 	return nil
 }
 
-// found is what a producer answered, so far.
+// found is what comes next in a lane, as far as it was found.
 type found struct {
-	entries []event.Envelope
-	place   event.Sequence // behind which the unit begins, which had no place; 0 = it has one
-	gone    bool           // the producer says that what comes next is nowhere any more
+	entries    []event.Envelope
+	answer     bool           // they are what the producer was asked for
+	unanswered bool           // the producer has not said anything yet of what comes next, and is to be asked
+	gone       bool           // what comes next is nowhere any more
+	place      event.Sequence // behind which the unit begins, which had no place; 0 = it has one
 }
 
-// missing gives entries of a lane after a sequence, up to max, from the run that its producer wrote for the unit, and asks for it where there is none. Nothing found: the producer
-// has not answered yet; it marks the unit when it does. begin: from when on the unit begins, which has no place in the lane yet.
-func (c *connection) missing(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, begin *time.Time, max int) (found, error) {
-	fault := func(err error) (found, error) {
-		return found{}, fmt.Errorf("ask for what %s misses of %s: %w", u, lane, err)
-	}
+// answer gives entries of a lane after a sequence, up to max, from the run that its producer wrote for the unit. begin: from when on the unit begins, which has no place in the
+// lane yet.
+func (c *connection) answer(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, begin *time.Time, max int) (found, error) {
 	run, err := c.names.Build(event.Name{Kind: event.NameMissingRun, Owner: u.Name, Key: u.Key})
 	if err != nil {
-		return fault(err)
-	}
-	requests, err := c.name(event.NameMissing, lane.Category)
-	if err != nil {
-		return fault(err)
+		return found{}, missed(u, lane, err)
 	}
 	head := &call{keys: []string{run}, args: []any{"xrange", run, "0-1", "0-1"}}
 	body := &call{keys: []string{run}, args: []any{"xrange", run, entryID(after + 1), "+", "count", max}}
 	c.servers.runAll(ctx, onWork, []*call{head, body})
 	if head.err != nil || body.err != nil {
-		return fault(firstError(head.err, body.err))
+		return found{}, missed(u, lane, firstError(head.err, body.err))
 	}
 	begins, places, ok := runOf(head.reply, lane)
 	switch {
@@ -194,16 +189,29 @@ func (c *connection) missing(ctx context.Context, u event.Unit, lane event.LaneR
 	case ok && begins <= after:
 		entries, err := runEntries(body.reply, lane, after)
 		if err != nil {
-			return fault(err)
+			return found{}, missed(u, lane, err)
 		}
 		if len(entries) > 0 || begins == after && !places {
-			return found{entries: entries, gone: len(entries) == 0}, nil
+			return found{entries: entries, answer: true, gone: len(entries) == 0}, nil
 		}
 	}
-	if _, err := c.servers.number(ctx, requests, "hset", requests, requestField(u, lane.Lane), requestValue(after, begin)); err != nil {
-		return fault(err)
+	return found{unanswered: true}, nil
+}
+
+// request asks the producer of a lane for what comes after a sequence. It marks the unit when it has answered.
+func (c *connection) request(ctx context.Context, u event.Unit, lane event.LaneRef, after event.Sequence, begin *time.Time) error {
+	requests, err := c.name(event.NameMissing, lane.Category)
+	if err == nil {
+		_, err = c.servers.number(ctx, requests, "hset", requests, requestField(u, lane.Lane), requestValue(after, begin))
 	}
-	return found{}, nil
+	if err != nil {
+		return missed(u, lane, err)
+	}
+	return nil
+}
+
+func missed(u event.Unit, lane event.LaneRef, err error) error {
+	return fmt.Errorf("ask for what %s misses of %s: %w", u, lane, err)
 }
 
 func firstError(errs ...error) error {

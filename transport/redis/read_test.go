@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/keyhold/keyhold/eventstore/memory"
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/partitions"
-	"github.com/keyhold/keyhold/transport"
 )
 
 // TestTrimmedHeadDoesNotHideTheRest: defect P6, a pending entry without a body taken for "nothing is pending", so that what comes after what is pending is read
@@ -386,36 +384,6 @@ func TestLookAfterTheKeyLeftTheBusySet(t *testing.T) {
 	}
 	if err := node.Port().Release(t.Context(), h, true); !errors.Is(err, partitions.ErrFenced) || !w.isBusy(shipping) {
 		t.Errorf("release: got %v, busy %v", err, w.isBusy(shipping))
-	}
-}
-
-// TestLookForAUnitThatBeginsLater: in a Cluster the second look knows who looks. What comes to a stream between the two may lie before the time from which on the unit begins, and is
-// not for it then; and what is lost is asked for by its name.
-func TestLookForAUnitThatBeginsLater(t *testing.T) {
-	t.Parallel()
-	w, node := newWorld(t, sharedRedis(t, true), Config{})
-	err := node.Declare(t.Context(), transport.Declared{
-		StoreID: "ours", Categories: []transport.Produced{{Category: "order", KeyField: "id", StoreID: "theirs"}},
-		Subscribers: []transport.Subscriber{{Name: "shipping", Category: "order", StoreID: "ours", Kind: "handler", Begins: time.Now().Add(time.Hour)}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := w.acquire(node, shipping)
-	at := []event.Position{place(orders, 0)}
-	w.advance(node, h, 5, at...)
-	w.publish(orders, 1, "shipping")
-	p := node.conn.Load().port
-	tenure, err := p.tenure(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := p.readApart(t.Context(), h, tenure, at, 5)
-	if err == nil || !strings.Contains(err.Error(), "was asked for that") || len(got.Entries) > 0 || !w.isBusy(shipping) {
-		t.Errorf("got %+v, %v, busy %v", got, err, w.isBusy(shipping))
-	}
-	if wanted, err := node.Wanted(t.Context(), "order"); err != nil || len(wanted) != 1 || wanted[0].Unit != shipping || !wanted[0].Begin {
-		t.Errorf("asked for: %+v, %v", wanted, err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/internal/redisserver"
 	"github.com/keyhold/keyhold/partitions"
+	"github.com/keyhold/keyhold/transport"
 )
 
 var (
@@ -199,6 +200,19 @@ func (w *world) add(lane event.LaneRef, entries []event.Envelope, subscribers ..
 		pipe.SAdd(w.Context(), w.busy(name), lane.Key)
 	}
 	if _, err := pipe.Exec(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// declareForeign has categories be those of another application, which shipping reads from an hour ahead on in lanes in which it has no place.
+func (w *world) declareForeign(t *Transport, categories ...string) {
+	w.Helper()
+	d := transport.Declared{StoreID: "ours"}
+	for _, c := range categories {
+		d.Categories = append(d.Categories, transport.Produced{Category: c, KeyField: "id", StoreID: "theirs"})
+		d.Subscribers = append(d.Subscribers, transport.Subscriber{Name: "shipping", Category: c, StoreID: "ours", Kind: "handler", Begins: time.Now().Add(time.Hour)})
+	}
+	if err := t.Declare(w.Context(), d); err != nil {
 		w.Fatal(err)
 	}
 }
