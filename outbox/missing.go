@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,44 @@ import (
 	"github.com/keyhold/keyhold/transport"
 )
 
-// mostServed is how many records are served at once.
-const mostServed = 1_000
+const (
+	mostServed  = 1_000 // records of one run
+	servedATurn = 16    // requests, before what else there is to do has its turn
+)
 
-// serve gives subscribers with a store of their own the runs that they miss in streams.
+// wants are requests of other applications that were read, and are still to be served.
+type wants struct {
+	left   []transport.Wanted
+	of     int   // there were
+	failed int   // of those served
+	first  error // of the first that failed
+}
+
+// serve gives subscribers with a store of their own the runs that they miss in streams: a few in each turn, for after a loss there may be very many, and what is committed now
+// does not wait for them.
 func (r *Relay) serve(ctx context.Context) {
+	r.seekWanted(ctx)
+	if len(r.wants.left) == 0 {
+		return
+	}
+	if err := r.serveSome(ctx); err != nil {
+		r.wants = wants{}
+		r.trouble(ctx, "serve what subscribers miss", err)
+		return
+	}
+	if len(r.wants.left) > 0 {
+		return
+	}
+	if r.wants.failed > 0 {
+		r.tell("serve what subscribers miss", fmt.Errorf("%d of %d requests: %w", r.wants.failed, r.wants.of, r.wants.first))
+	}
+	r.wants = wants{}
+}
+
+// seekWanted asks the broker for requests, when it is time and those from before are served.
+func (r *Relay) seekWanted(ctx context.Context) {
 	now := r.cfg.Now()
-	if now.Sub(r.served) < wantedEvery {
+	if len(r.wants.left) > 0 || now.Sub(r.served) < wantedEvery {
 		return
 	}
 	r.mu.Lock()
@@ -39,7 +71,7 @@ func (r *Relay) serve(ctx context.Context) {
 		return
 	}
 	for _, category := range r.abroad {
-		if err := r.serveCategory(ctx, of, category); err != nil {
+		if err := r.wantedOf(ctx, of, category); err != nil {
 			r.trouble(ctx, "serve what subscribers miss", err)
 			return
 		}
@@ -117,26 +149,30 @@ func (r *Relay) discover(ctx context.Context, of parts) error {
 	return nil
 }
 
-func (r *Relay) serveCategory(ctx context.Context, of parts, category string) error {
-	var wanted []transport.Wanted
-	err := r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) error {
+// wantedOf adds what is missed of a category in lanes of parts that are held.
+func (r *Relay) wantedOf(ctx context.Context, of parts, category string) error {
+	return r.during(ctx, of, func(ctx context.Context, held []eventstore.PartFence) error {
 		all, err := r.cfg.Broker.Wanted(ctx, category)
 		for _, w := range all {
-			if eventstore.Holds(held, w.Lane) {
-				wanted = append(wanted, w)
+			if !eventstore.Holds(held, w.Lane) {
+				continue
 			}
+			if err := r.askable(w); err != nil {
+				r.cfg.Logger.Debug("a request of another application is none", "unit", w.Unit, "lane", w.Lane, "error", err)
+				continue
+			}
+			r.wants.left = append(r.wants.left, w)
+			r.wants.of++
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, w := range wanted {
-		if err := r.askable(w); err != nil {
-			r.cfg.Logger.Debug("a request of another application is none", "unit", w.Unit, "lane", w.Lane, "error", err)
-			continue
-		}
+}
+
+// serveSome serves the next requests. An error is no single one's, for nothing else is to wait for that.
+func (r *Relay) serveSome(ctx context.Context) error {
+	some := r.wants.left[:min(len(r.wants.left), servedATurn)]
+	r.wants.left = r.wants.left[len(some):]
+	for _, w := range some {
 		serve := r.serveOne
 		switch {
 		case w.Over:
@@ -145,15 +181,13 @@ func (r *Relay) serveCategory(ctx context.Context, of parts, category string) er
 			serve = r.serveBeginning
 		}
 		err := serve(ctx, w)
-		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
 			return err
+		case err != nil && !errors.Is(err, errDropped):
+			r.wants.failed++
+			r.wants.first = cmp.Or(r.wants.first, err)
 		}
-		if err != nil && !errors.Is(err, errDropped) { // it may be of this one alone: nothing else is to wait for it
-			failed = append(failed, err)
-		}
-	}
-	if len(failed) > 0 {
-		r.tell("serve what subscribers miss", fmt.Errorf("%d of %d requests: %w", len(failed), len(wanted), failed[0]))
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ type Relay struct {
 	pause    rest                       // of everything, when nothing succeeds
 	looked   time.Time                  // when the store was last asked for looks
 	served   time.Time                  // when the broker was last asked what is missed
+	wants    wants                      // what it said
 	listed   time.Time                  // when the store was last asked who subscribes from other applications
 	abroad   []string                   // the categories that those subscribe to
 	produced map[string][]string        // the categories of this store, and who of other applications is known to subscribe to them
@@ -228,7 +229,7 @@ func (r *Relay) turn(ctx context.Context) {
 			}
 		}
 		r.admit(r.cfg.Lanes)
-		if len(r.work) == 0 && !r.again {
+		if len(r.work) == 0 && !r.again && len(r.wants.left) == 0 {
 			return
 		}
 		r.round(ctx)

@@ -107,3 +107,51 @@ func TestWhatIsCommittedNowDoesNotWaitForWhatWasLost(t *testing.T) {
 		}
 	})
 }
+
+// Nor until all are served that miss something: after a loss that may be one for each key.
+func TestWhatIsCommittedNowDoesNotWaitForThoseThatMissSomething(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.holder("a", rarely)
+		settle()
+		b := w.foreign("audit", "note")
+		const units = 500
+		for i := range units {
+			lane := event.LaneRef{Category: "note", Key: event.Sequence(i).String()}
+			w.send(n, 3, lane)
+			w.server.Cut(lane, 2)
+		}
+		w.subscribes("audit", "note")
+		for i := range units {
+			lane := event.LaneRef{Category: "note", Key: event.Sequence(i).String()}
+			u := event.Unit{Name: "audit", Key: lane.Key}
+			got, err := b.Port().Acquire(w.Context(), u, 0)
+			w.must("acquire", err)
+			if _, err := b.Port().Fetch(w.Context(), holding(u, got.Generation), []event.Position{{Lane: lane}}, 10); err == nil {
+				t.Fatal("read what is not there")
+			}
+		}
+		before, served, done := 0, 0, false
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			switch {
+			case c.Op == "serve":
+				if served++; served == 1 {
+					n.Committed(w.commit(1, others))
+				}
+				if !done {
+					before++
+				}
+			case c.Op == "append" && c.Lane == others:
+				done = true
+			}
+			return brokertest.None
+		})
+		w.after(10 * time.Second)
+		w.published(others, 0)
+		if served != units {
+			t.Errorf("%d of %d are served", served, units)
+		}
+		if before > 50 {
+			t.Errorf("%d were served first", before)
+		}
+	})
+}
