@@ -31,7 +31,8 @@ type Config struct {
 	// Readers is how many connections read at once, for Keyhold and again for [Store.Reader]; 0 is half of MaxConns.
 	Readers int
 	// TransactionTimeout is for how long a process may do nothing in a transaction that it has begun, before the database ends it: so what a frozen
-	// process locked is free again. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
+	// process locked is free again. Where it was frozen in the middle of what it sends, other processes of the store end it, for which they must be of the same
+	// user. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
 	// needs longer between two of its statements gets an error of kind [ErrIdle].
 	TransactionTimeout time.Duration
 }

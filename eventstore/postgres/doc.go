@@ -14,7 +14,8 @@
 //
 // A unit of work without SQL of its own takes two round trips; one with SQL adds one for its beginning and one for each statement. It has one of
 // [Config].MaxConns connections from its first SQL on, and others wait for the rows that it has changed: so do slow work before SQL, not after. Between
-// two statements it may take [Config].TransactionTimeout ([ErrIdle]): that is how long what a frozen process has locked stays locked. Transactions are
+// two statements it may take [Config].TransactionTimeout ([ErrIdle]): that is how long what a frozen process has locked stays locked, also where it was frozen in the middle of
+// what it sends, which the server waits for without end and the other processes of the store therefore look after. Transactions are
 // READ COMMITTED: a unit of work that reads a row in order to change it locks it, by SELECT … FOR UPDATE. Other than on SQLite, a statement that fails loses the whole
 // transaction, unless a SAVEPOINT was made before.
 //
@@ -51,7 +52,7 @@
 // migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go
 // and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), gathering.go and
 // together.go (how several share a transaction), outcome.go (what
-// became of it), door.go (the application's SQL), publishin.go and guest.go (transactions that the application
+// became of it), door.go (the application's SQL), standstill.go (what is frozen), publishin.go and guest.go (transactions that the application
 // began itself), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an
 // operator share, attach.go the operator's way in; relay.go, passing.go and adoption.go are for what publishes records to a broker.
 package postgres

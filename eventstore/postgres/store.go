@@ -51,6 +51,7 @@ type opened struct {
 	relayed  bool
 	observe  func(eventstore.Notice)
 	owner    *owner
+	wards    wards
 
 	writers   *pgxpool.Pool // for units of work
 	doors     *sql.DB       // the same, as the application sees them
@@ -119,10 +120,18 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 	if err != nil {
 		return nil, err
 	}
+	o := &opened{config: config, owner: owner, relayed: opts.Relayed, observe: opts.Observe, gathering: newGathering(config.MaxConns)}
+	if err := o.wards.start(context.WithoutCancel(ctx), config, o.tell); err != nil { // before anything waits for others
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.wards.stop(context.WithoutCancel(ctx)))
+		}
+	}()
 	if err := config.migrate(ctx, owner.conn, known, opts); err != nil {
 		return nil, err
 	}
-	o := &opened{config: config, owner: owner, relayed: opts.Relayed, observe: opts.Observe, gathering: newGathering(config.MaxConns)}
 	if s.gather != nil {
 		s.gather(o.gathering)
 	}
@@ -283,7 +292,7 @@ func (o *opened) close(ctx context.Context) error {
 // closeAll closes what was opened, the place last.
 func (o *opened) closeAll(ctx context.Context, clean bool) error {
 	o.force(eventstore.ErrClosed)
-	errs := []error{o.owner.rest(ctx)}
+	errs := []error{o.owner.rest(ctx), o.wards.stop(ctx)}
 	if o.reader != nil {
 		errs = append(errs, o.reader.Close())
 	}
