@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
 )
@@ -13,8 +14,9 @@ import (
 // way the others wait, and go together: so the more there is to do, the more one transaction does. There are several, because one that waits for a
 // row that a dying owner has locked is not to hold up the rest.
 type raises struct {
-	store eventstore.Units
-	mu    struct {
+	store    eventstore.Units
+	patience time.Duration // of a call, whatever its units have waited before: a store that does not answer this node may answer another one
+	mu       struct {
 		sync.Mutex
 		calls   int
 		waiting []*raise
@@ -74,6 +76,8 @@ func (r *raises) call(ctx context.Context, of *raise) {
 		}
 		r.pass()
 	}()
+	ctx, done := context.WithTimeout(ctx, r.patience)
+	defer done()
 	got, err = r.store.Raise(ctx, asked)
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -15,11 +17,15 @@ import (
 // raiser is the part of a store that raises, as it is told to.
 type raiser struct {
 	eventstore.Units
-	raise func(asked []eventstore.Ask) ([]eventstore.Recovered, error)
+	raise func(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error)
 }
 
-func (r raiser) Raise(_ context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
-	return r.raise(asked)
+func (r raiser) Raise(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+	return r.raise(ctx, asked)
+}
+
+func newRaises(raise func(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error)) *raises {
+	return &raises{store: raiser{raise: raise}, patience: time.Minute}
 }
 
 func askOf(n int) eventstore.Ask {
@@ -57,13 +63,13 @@ func TestARecoveryThatComesAloneWaitsForNobodyAndManyGoTogether(t *testing.T) {
 		hold := make(chan struct{})
 		var mu sync.Mutex
 		var sizes []int
-		r := &raises{store: raiser{raise: func(asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+		r := newRaises(func(_ context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
 			mu.Lock()
 			sizes = append(sizes, len(asked))
 			mu.Unlock()
 			<-hold
 			return raised(asked), nil
-		}}}
+		})
 		const many = 500
 		done := make(chan []error)
 		go func() { done <- raiseAll(t, r, many) }()
@@ -106,7 +112,7 @@ func TestWhatIsWrongWithACallGoesToAllThatAreInItAndToNoOther(t *testing.T) {
 				hold := make(chan struct{})
 				var mu sync.Mutex
 				calls, inBad := 0, 0
-				r := &raises{store: raiser{raise: func(asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+				r := newRaises(func(_ context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
 					mu.Lock()
 					calls++
 					mine := calls
@@ -119,7 +125,7 @@ func TestWhatIsWrongWithACallGoesToAllThatAreInItAndToNoOther(t *testing.T) {
 						return bad(asked)
 					}
 					return raised(asked), nil
-				}}}
+				})
 				errs := make([]error, 100)
 				var all sync.WaitGroup
 				for n := range errs {
@@ -150,4 +156,32 @@ func TestWhatIsWrongWithACallGoesToAllThatAreInItAndToNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store that hangs takes the time of the calls that are under way. Who has waited for them meanwhile has all of it for its own call, and whoever goes with it as well.
+func TestTimeThatWasWaitedIsNotTakenOffTheNextCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		r := newRaises(nil)
+		r.store = raiser{raise: func(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
+			if calls.Add(1) <= raisesAtOnce {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			if until, bound := ctx.Deadline(); !bound || time.Until(until) != r.patience {
+				t.Errorf("%d have until %v, and it is %v", len(asked), until, time.Now())
+			}
+			return raised(asked), ctx.Err()
+		}}
+		failed := 0
+		for _, err := range raiseAll(t, r, 50) {
+			if err != nil {
+				failed++
+			}
+		}
+		if failed != raisesAtOnce {
+			t.Errorf("%d failed, and %d calls", failed, raisesAtOnce)
+		}
+	})
 }

@@ -1,8 +1,6 @@
 package actors
 
 import (
-	"context"
-
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/partitions"
 )
@@ -38,10 +36,8 @@ func (u *unit) recover(e *partitions.Recover) partitions.Input {
 // known gives what the store knows of the unit.
 func (u *unit) known(e *partitions.Recover) (*eventstore.Recovered, error) {
 	ask := eventstore.Ask{Unit: u.id, Generation: e.Generation, Lanes: u.prog.lanes(u.id.Key)}
-	if e.Raise { // a store that does not answer may answer another node: the lease is not to be kept meanwhile
-		ctx, done := context.WithTimeout(u.run.ctx, u.prog.config.TTL)
-		defer done()
-		got, err := u.run.raises.do(ctx, ask)
+	if e.Raise {
+		got, err := u.run.raises.do(u.run.ctx, ask)
 		return &got, err
 	}
 	got, err := u.run.rt.cfg.Store.Recover(u.run.ctx, []eventstore.Ask{ask})

@@ -62,7 +62,7 @@ func (r *Runtime) Start(ctx context.Context) error {
 		rt: r, port: r.cfg.Port, host: host.New(r.cfg.Concurrency), units: newTable(), alarms: newAlarms(), origin: time.Now(),
 		ending: make(chan struct{}),
 	}
-	run.raises.store = r.cfg.Store
+	run.raises.store, run.raises.patience = r.cfg.Store, r.cfg.Port.Traits().TTL
 	if r.cfg.Port.Traits().Leased {
 		run.keeper = leases.New(leases.Config{Port: run.port, Wall: r.cfg.Now, Trouble: run.renewalFailed})
 	}
