@@ -28,6 +28,7 @@ type parts struct {
 		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
 		going  map[event.Part]bool             // asked for by whoever ranks first
 		lost   map[event.Part]event.Generation // not held any more, and the relay does not know yet
+		unsure map[event.Part]bool             // asked for without an answer: a lease that somebody has may be this node's
 	}
 }
 
@@ -36,7 +37,7 @@ func newParts(n *Node) *parts {
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
 	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]time.Time{}, map[event.Part]time.Time{}, map[event.Part]bool{}
 	p.mu.until, p.mu.left = map[event.Part]time.Time{}, map[event.Part]bool{}
-	p.mu.lost = map[event.Part]event.Generation{}
+	p.mu.lost, p.mu.unsure = map[event.Part]event.Generation{}, map[event.Part]bool{}
 	return p
 }
 
@@ -181,12 +182,12 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 	return soon
 }
 
-// isHeld reports that a part is not worth a look of a node that only stands by for it: when it looked last, the lease lasted until later than now. Who comes
+// isHeld reports that a part is not worth a look of a node that only stands by for it: when it looked last, somebody else's lease lasted until later than now. Who comes
 // first for the part looks all the same.
 func (p *parts) isHeld(part event.Part) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.n.cfg.Now().Before(p.mu.until[part])
+	return !p.mu.unsure[part] && p.n.cfg.Now().Before(p.mu.until[part])
 }
 
 // standby is for how long a part must be free until a node goes for it that is not the first for it. The first looks once in a heartbeat: one that took what
@@ -212,7 +213,7 @@ func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.P
 	for i, part := range asked {
 		free := left[i] <= 0
 		switch {
-		case ranks[part] == 0 && free:
+		case ranks[part] == 0 && free, p.mu.unsure[part]: // whose it is, the port knows
 			try = append(try, part)
 		case ranks[part] == 0:
 			if _, known := p.mu.wanted[part]; !known {
@@ -270,6 +271,15 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 	for range asked {
 		<-done
 	}
+	p.mu.Lock()
+	for _, a := range answers {
+		if a.err != nil {
+			p.mu.unsure[a.part] = true
+		} else {
+			delete(p.mu.unsure, a.part)
+		}
+	}
+	p.mu.Unlock()
 	var granted []got
 	var ask []eventstore.Ask
 	var errs []error

@@ -68,3 +68,29 @@ func TestAPartThatWasHandedOverIsNotTakenBack(t *testing.T) {
 		})
 	}
 }
+
+// Leases whose answers were lost are this node's, and are not waited for until they lapse: nothing of their lanes would be published for so long.
+func TestPartsWhoseLeasesWereGrantedWithoutAnAnswerAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		lost := map[event.Unit]bool{}
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Op != "acquire" || c.Unit.Name != event.PartName || lost[c.Unit] {
+				return brokertest.None
+			}
+			lost[c.Unit] = true
+			return brokertest.Lost
+		})
+		a := w.join("a")
+		pass(time.Second)
+		if n := a.partCount(); n > 0 || len(lost) != event.Parts {
+			t.Errorf("it holds %d parts, and asked for %d", n, len(lost))
+		}
+		pass(3 * time.Second) // a heartbeat
+		if n := a.partCount(); n != event.Parts {
+			t.Errorf("it holds %d parts a heartbeat later", n)
+		}
+		a.leave()
+	})
+}
