@@ -1,6 +1,7 @@
 package eventstoretest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -247,10 +248,13 @@ func (f *fixture) must(err error) {
 	}
 }
 
+// bytesWhole compares bytes as a whole: one by one, as cmp does by itself, large ones take seconds.
+var bytesWhole = cmp.FilterValues(func(x, y []byte) bool { return len(x)+len(y) > 0 }, cmp.Comparer(bytes.Equal))
+
 // same reports a difference. An empty slice and a nil one are the same.
 func (f *fixture) same(what string, got, want any) {
 	f.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), bytesWhole); diff != "" {
 		f.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 }
