@@ -31,9 +31,10 @@ type Asker interface {
 //
 // A behavior asks under its own context. Then an ask that could never be answered is refused at once: with [ErrAskInTx] while a
 // transaction of its own is open, and with [ErrAskCycle] when the entity waits for the behavior that asks, directly or through
-// others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. One that
-// entities of several nodes close at the same moment is found within about a second, and costs one of its asks, which had not begun; one
-// that leads through other applications ends with the Timeout of a behavior.
+// others. Where entities ask one another at the same time, the ask that closes the circle is refused; ask again, or Send. Where they are of several nodes,
+// that takes as long as two messages round the circle; a circle that they close at the same moment is found within about a second, and costs one of its asks,
+// which had not begun. Who gave up waiting is part of no circle. One that leads through other applications, or nodes of a release that does not
+// look for circles, ends with the Timeout of a behavior.
 //
 // Where entities live on several nodes ([Config].Elsewhere) the one that has the entity decides. Then the types of the command and of its
 // reply need wire names, what is asked and answered is a copy, and the behavior sees nothing of ctx but its end, its trace, and the time that is left. Of an
@@ -234,6 +235,9 @@ func (a *ask) hasTurn() bool {
 	state := a.state.Load()
 	return state == askOpening || state == askBegun
 }
+
+// isSettled reports whether nobody waits for it any more, or the answer is there, or about to be.
+func (a *ask) isSettled() bool { return a.state.Load() >= askAnswered }
 
 // deliver gives the answer; false when nobody is there to take it.
 func (a *ask) deliver(got answer) bool {

@@ -218,7 +218,7 @@ func (r *Runtime) askElsewhere(ctx context.Context, to Ref, command any, o askOp
 	if caller != nil {
 		if by := caller.unitIn(r); by != nil {
 			noted := &wait{by: by.unit(), behavior: by, on: to.unit(), far: true}
-			if !r.waits.add(noted) {
+			if _, ok := r.waits.add(noted); !ok { // where it is asked, probes are sent if there is need
 				return fail(ErrAskCycle)
 			}
 			defer r.waits.remove(noted)

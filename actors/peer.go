@@ -25,10 +25,12 @@ func (r *Runtime) ServeAsk(ctx context.Context, q transport.PeerAsk) (transport.
 	}
 	k := r.asks.get()
 	k.ctx, k.in, k.opts = ctx, in, optionsOf(&q)
-	if !r.waits.add(chainOf(q.Waiting, q.To, k, q.ID)) {
+	probes, ok := r.waits.add(chainOf(q.Waiting, q.To, k, q.ID))
+	if !ok {
 		r.asks.put(k)
 		return transport.PeerReply{}, toPeer(to, in, &AskError{Err: ErrAskCycle})
 	}
+	r.suspect(probes)
 	got := r.askHere(to, k)
 	if got.err != nil {
 		out := toPeer(to, in, got.err)

@@ -36,6 +36,7 @@ type way struct {
 	asked atomic.Int64          // questions that were given to it
 
 	probed atomic.Int64 // probes that it was given to hand on
+	older  bool         // the others do not know probes
 	last   atomic.Pointer[transport.PeerAsk]
 }
 
@@ -163,6 +164,9 @@ func (e *way) Tell(ctx context.Context, q transport.PeerAsk, hint transport.Peer
 
 func (e *way) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
 	e.probed.Add(int64(len(probes)))
+	if e.older {
+		return &transport.PeerError{Code: transport.PeerUnknownType, Text: "it does not know the call: another release"}
+	}
 	return e.peers.Probe(ctx, address, probes)
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,18 +13,21 @@ import (
 
 // Of asks that units of several nodes make at the same moment each node sees a part, and none the circle that they close. It is found by edge chasing, after Chandy, Misra and Haas: an ask that has
 // waited for a while in the mailbox of a unit, which waits for an answer itself, sends a probe along each ask to another node that the unit waits for, directly or through others of its node.
-// Who gets a probe sends it on in the same way, as long as the ask that it came along is there. Where it comes back to the ask that it began at, that one waits for itself, and is refused: it has
-// not begun, so nothing was done of it.
+// Who gets a probe sends it on in the same way, as long as the ask that it came along is there. Where it comes back to the ask that it began at, that one may wait for itself.
 //
-// In each circle there is an ask that has not begun: of those that have, each was made after the one before it, and the one that closes the circle knows all of them ([transport.PeerAsk].Waiting).
-// A probe does not pass an ask that has not begun and whose id is greater than that of its own, so of each circle one ask is refused, the one with the greatest id.
+// It may not: an ask can be given up, and what it led to goes on. Then its node knows, and the one where it was asked does not yet; or the probe was past it. So the probe goes the same way once more,
+// and each node has to confirm what it asks, and what it is asked. An id is given once, and what is over does not come back: what is there both times was there when the first time ended,
+// all of it at one moment, and that was a circle. Only then the ask is refused: it has not begun, so nothing was done of it.
+//
+// In each circle there is an ask that has not begun: of those that have, each was made after the one before it. A probe does not pass an ask that has not begun and whose id is greater than that of
+// its own, so of each circle one ask is refused, the one with the greatest id.
 
 const (
-	// probeEvery is the time between two looks for asks that are to send probes. None sends any before it has waited for so long.
+	// probeEvery is the time between two looks for asks that are to send probes. None sends any before it has waited for so long, unless a circle is suspected when it is made.
 	probeEvery = 100 * time.Millisecond
 	// mostRest is how many looks an ask lets pass at most between its probes: a circle may close at any time, and probes may be lost.
 	mostRest = 8
-	// mostProbeHops bounds the way of a probe that does not come back, round a circle that its own ask is no part of. A circle through more nodes is not found.
+	// mostProbeHops is how many nodes a probe comes to at most, one counted each time. A circle through more is not found.
 	mostProbeHops = 64
 )
 
@@ -44,11 +48,6 @@ type trace struct {
 	closed *wait   // the ask itself, where it was come upon
 }
 
-func (w *waits) idLocked() transport.PeerAskID {
-	w.mu.numbers++
-	return transport.PeerAskID{Node: w.node, Number: w.mu.numbers}
-}
-
 // lookLocked has sweep called, if it is any use: without an ask of another node there is no circle that is not seen at once.
 func (w *waits) lookLocked() {
 	if w.mu.far > 0 && !w.mu.looking && w.mu.look != nil {
@@ -65,8 +64,8 @@ func (w *waits) restart(look func()) {
 	w.lookLocked()
 }
 
-// sweep gives the probes that are to be sent now, and the asks that turn out to be part of a circle: they are the caller's to refuse.
-func (w *waits) sweep() (out []dispatch, refused []*ask) {
+// sweep gives the probes that are to be sent now.
+func (w *waits) sweep() (out []dispatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.sweeps++
@@ -74,71 +73,58 @@ func (w *waits) sweep() (out []dispatch, refused []*ask) {
 	w.lookLocked()
 	for _, all := range w.mu.by {
 		for _, origin := range all {
-			if !origin.isUnbegun() || w.mu.sweeps < origin.due {
-				continue
+			if origin.isUnbegun() && w.mu.sweeps >= origin.due {
+				origin.due, origin.rest = w.mu.sweeps+origin.rest, min(2*origin.rest, mostRest)
+				out = append(out, w.beginLocked(origin)...)
 			}
-			origin.due, origin.rest = w.mu.sweeps+origin.rest, min(2*origin.rest, mostRest)
-			if !w.waitsLocked(origin.on) {
-				continue
-			}
-			t := w.traceLocked(origin.on, w.nameLocked(origin))
-			refused = append(refused, t.refuses()...)
-			out = w.sendLocked(out, &t, 1)
 		}
 	}
-	return out, refused
+	return out
 }
 
-// probed takes a probe that came in, and gives where it goes on to, and the ask that it found to be part of a circle.
-func (w *waits) probed(p transport.PeerProbe) (out []dispatch, refused []*ask) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	along := w.mu.served[p.Along]
-	if along == nil || p.Origin == (transport.PeerAskID{}) || p.Hops < 1 { // answered meanwhile, or no probe
+// beginLocked gives the first probes of an ask.
+func (w *waits) beginLocked(origin *wait) []dispatch {
+	if !origin.isUnbegun() {
+		return nil
+	}
+	t := w.traceLocked(origin.on, origin.id)
+	return w.sendLocked(&t, nil)
+}
+
+// probed takes a probe that came in, and gives where it goes on to, and the ask that it found to be part of a circle: it is the caller's to refuse.
+func (w *waits) probed(p transport.PeerProbe) (out []dispatch, refused *ask) {
+	if p.At < 0 || p.At >= len(p.Way) || len(p.Way) > mostProbeHops+1 || !p.Again && p.At < len(p.Way)-1 { // no probe
 		return nil, nil
 	}
-	if along.isUnbegun() {
-		switch {
-		case p.Origin == p.Along && !w.waitsLocked(along.on):
-			return nil, nil
-		case p.Origin == p.Along:
-			return nil, (&trace{closed: along}).refuses()
-		case p.Along.Compare(p.Origin) > 0:
-			return nil, nil
-		}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	along := w.mu.served[p.Way[p.At].Ask]
+	switch {
+	case along == nil: // answered or given up meanwhile
+		return nil, nil
+	case p.Again:
+		return w.againLocked(p, along, p.At+1)
+	case along.id == p.Origin:
+		p.Again = true
+		return w.againLocked(p, along, 0)
+	case along.isUnbegun() && along.id.Compare(p.Origin) > 0:
+		return nil, nil
 	}
 	t := w.traceLocked(along.on, p.Origin)
-	if p.Hops < mostProbeHops {
-		out = w.sendLocked(nil, &t, p.Hops+1)
+	if t.closed != nil {
+		p.Way, p.Again = w.stepLocked(p.Way, p.Origin), true
+		return w.againLocked(p, t.closed, 0)
 	}
-	return out, t.refuses()
+	return w.sendLocked(&t, p.Way), nil
 }
 
-// isUnbegun reports whether it waits for an ask of which nothing was done.
+// isUnbegun reports whether it waits for an ask of which nothing was done, and that a probe can come back to.
 func (w *wait) isUnbegun() bool {
-	return w.ask != nil && !w.through && w.ask.state.Load() == askWaiting && !w.over()
+	return w.ask != nil && !w.through && w.id != (transport.PeerAskID{}) && w.ask.state.Load() == askWaiting && !w.over()
 }
 
-// waitsLocked reports whether a unit of this node waits for an answer.
-func (w *waits) waitsLocked(u event.Unit) bool {
-	for _, next := range w.mu.by[u] {
-		if next.isEdge() {
-			return true
-		}
-	}
-	return false
-}
-
-// isEdge reports whether it is a unit's own wait. Along one through others a probe would get past the ask of those, which may not have begun.
-func (w *wait) isEdge() bool { return !w.through && !w.over() }
-
-// nameLocked gives an ask an id.
-func (w *waits) nameLocked(of *wait) transport.PeerAskID {
-	if of.id == (transport.PeerAskID{}) {
-		of.id = w.idLocked()
-	}
-	return of.id
-}
+// isEdge reports whether a unit of this node waits. What one of another node waits for, that one says, to which a probe comes along it.
+func (w *wait) isEdge() bool { return !w.foreign && !w.over() }
 
 func (w *waits) traceLocked(from event.Unit, origin transport.PeerAskID) trace {
 	t := trace{origin: origin, seen: map[event.Unit]bool{}}
@@ -158,35 +144,75 @@ func (w *waits) onLocked(t *trace, from event.Unit) {
 			t.far = append(t.far, next)
 		case next.id == t.origin:
 			t.closed = next
-		case next.isUnbegun() && w.nameLocked(next).Compare(t.origin) > 0:
+		case next.isUnbegun() && next.id.Compare(t.origin) > 0:
 		default:
 			w.onLocked(t, next.on)
 		}
 	}
 }
 
-// sendLocked has the probe of a trace go on along each ask that it came upon, once between two sweeps: by how many ways it came does not matter.
-func (w *waits) sendLocked(out []dispatch, t *trace, hops int) []dispatch {
+// sendLocked has the probe of a trace go on along each ask that it came upon, once between two sweeps: by how many ways it came does not matter. One that has gone round another circle ends.
+func (w *waits) sendLocked(t *trace, way []transport.PeerStep) (out []dispatch) {
+	if len(way) >= mostProbeHops {
+		return nil
+	}
 	for _, far := range t.far {
 		step := passage{t.origin, far.id}
-		if w.mu.passed[step] {
+		if w.mu.passed[step] || slices.ContainsFunc(way, func(was transport.PeerStep) bool { return was.Ask == far.id }) {
 			continue
 		}
 		if w.mu.passed == nil {
 			w.mu.passed = map[passage]bool{}
 		}
 		w.mu.passed[step] = true
-		out = append(out, dispatch{far.at, transport.PeerProbe{Origin: t.origin, Along: far.id, Hops: hops}})
+		out = append(out, dispatch{far.at, transport.PeerProbe{Origin: t.origin, Way: w.stepLocked(way, far.id), At: len(way)}})
 	}
 	return out
 }
 
-// refuses claims the ask that the trace came back to, so that nobody else answers it.
-func (t *trace) refuses() []*ask {
-	if t.closed == nil || !t.closed.ask.state.CompareAndSwap(askWaiting, askAnswered) {
+func (w *waits) stepLocked(way []transport.PeerStep, along transport.PeerAskID) []transport.PeerStep {
+	return append(slices.Clip(way), transport.PeerStep{Ask: along, Made: w.mu.numbers})
+}
+
+// againLocked has a probe that came along an ask take a step of its way for the second time. After the last, the ask is refused that it comes back to.
+func (w *waits) againLocked(p transport.PeerProbe, along *wait, to int) (out []dispatch, refused *ask) {
+	for ; to < len(p.Way); to++ {
+		next := w.stillLocked(along.on, p.Way[to], map[event.Unit]bool{})
+		switch {
+		case next == nil:
+			return nil, nil
+		case next.far:
+			p.At = to
+			return []dispatch{{next.at, p}}, nil
+		}
+		along = next
+	}
+	// Claimed, so that nobody else answers it.
+	if along.id != p.Origin || !along.isUnbegun() || !along.ask.state.CompareAndSwap(askWaiting, askAnswered) {
+		return nil, nil
+	}
+	return nil, along.ask
+}
+
+// stillLocked gives the ask of a step, if a unit still waits for it, directly or through others that it waited for when the step was taken; else nil.
+func (w *waits) stillLocked(from event.Unit, step transport.PeerStep, seen map[event.Unit]bool) *wait {
+	if seen[from] {
 		return nil
 	}
-	return []*ask{t.closed.ask}
+	seen[from] = true
+	for _, next := range w.mu.by[from] {
+		switch {
+		case !next.isEdge() || next.id.Number > step.Made:
+		case next.id == step.Ask:
+			return next
+		case next.far:
+		default:
+			if found := w.stillLocked(next.on, step, seen); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
 }
 
 // probing sends probes.
@@ -200,7 +226,7 @@ type probing struct {
 
 const (
 	mostUnsent   = 8192            // probes to one node; what is more is left out, and comes again
-	probesAtOnce = 1024            // in one call
+	stepsAtOnce  = 8192            // of all probes in one call
 	probeTimeout = 2 * time.Second // of one call
 )
 
@@ -210,6 +236,13 @@ func (r *running) probeSoon() { r.later(probeEvery, r.probe) }
 // probe looks for asks that are to send probes. It does not block.
 func (r *running) probe() { r.chase(r.rt.waits.sweep()) }
 
+// suspect sends the probes of an ask that may close a circle. It does not block.
+func (r *Runtime) suspect(out []dispatch) {
+	if run := r.chaser.Load(); run != nil {
+		run.chase(out)
+	}
+}
+
 // ServeProbe takes probes of other nodes. It never blocks.
 func (r *Runtime) ServeProbe(probes []transport.PeerProbe) {
 	run := r.chaser.Load()
@@ -217,30 +250,25 @@ func (r *Runtime) ServeProbe(probes []transport.PeerProbe) {
 		return
 	}
 	for _, p := range probes {
-		run.chase(r.waits.probed(p))
+		run.chase([]dispatch{{probe: p}})
 	}
 }
 
 // chase sends probes on, and refuses what is part of a circle.
-func (r *running) chase(out []dispatch, refused []*ask) {
-	for len(out) > 0 || len(refused) > 0 {
-		for _, k := range refused {
+func (r *running) chase(out []dispatch) {
+	for len(out) > 0 {
+		next := out[0]
+		out = out[1:]
+		if next.to != "" {
+			r.send(next)
+			continue
+		}
+		more, k := r.rt.waits.probed(next.probe)
+		if k != nil {
 			k.forgetWait()
 			k.answer <- answer{err: &AskError{Err: ErrAskCycle}, inside: true} // it is still in the mailbox
 		}
-		var here []dispatch
-		for _, d := range out {
-			if d.to == "" {
-				here = append(here, d)
-			} else {
-				r.send(d)
-			}
-		}
-		out, refused = nil, nil
-		for _, d := range here {
-			o, k := r.rt.waits.probed(d.probe)
-			out, refused = append(out, o...), append(refused, k...)
-		}
+		out = append(out, more...)
 	}
 }
 
@@ -285,7 +313,11 @@ func (p *probing) take(address string) []transport.PeerProbe {
 		delete(p.mu.unsent, address)
 		return nil
 	}
-	some := all[:min(len(all), probesAtOnce)]
-	p.mu.unsent[address] = all[len(some):]
-	return some
+	n, steps := 0, 0
+	for n < len(all) && (n == 0 || steps+len(all[n].Way) <= stepsAtOnce) {
+		steps += len(all[n].Way)
+		n++
+	}
+	p.mu.unsent[address] = all[n:]
+	return all[:n]
 }

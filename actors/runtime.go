@@ -247,9 +247,11 @@ func (r *Runtime) enqueueWait(to Ref, k *ask) error {
 	}
 	k.opts.inherit(k.caller.cause())
 	if by := k.caller.unitIn(r); by != nil {
-		if !r.waits.add(&wait{by: by.unit(), behavior: by, on: to.unit(), ask: k}) {
+		probes, ok := r.waits.add(&wait{by: by.unit(), behavior: by, on: to.unit(), ask: k})
+		if !ok {
 			return ErrAskCycle
 		}
+		r.suspect(probes)
 	}
 	return r.enqueue(to, k)
 }

@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
 )
 
 func TestNobodyWaitsForAnAnswerThatWasGivenNorOnceItsCallIsOver(t *testing.T) {
@@ -17,35 +19,71 @@ func TestNobodyWaitsForAnAnswerThatWasGivenNorOnceItsCallIsOver(t *testing.T) {
 		var w waits
 		by := call(a)
 		noted := &wait{by: a, behavior: by, on: b}
-		if !w.add(noted) {
-			t.Fatalf("%s: refused without a circle", name)
-		}
-		if w.add(&wait{by: b, behavior: call(b), on: a}) {
+		w.mustAdd(t, noted)
+		if _, ok := w.add(&wait{by: b, behavior: call(b), on: a}); ok {
 			t.Errorf("%s: a circle was not seen", name)
 		}
 		end(&ask{answer: make(chan answer, 1), waits: &w, wait: noted}, by)
-		if !w.add(&wait{by: b, behavior: call(b), on: a}) {
+		if _, ok := w.add(&wait{by: b, behavior: call(b), on: a}); !ok {
 			t.Errorf("%s: a circle was seen where nobody waits", name)
 		}
 	}
 }
 
-// An ask that was given up, or answered, is noted a little longer. What is asked on behalf of its unit meanwhile must not say that somebody waits behind it: he would be refused there.
+// An ask that was given up, or answered, is noted a little longer. It is part of no circle, and what is asked on behalf of its unit meanwhile must not say that somebody waits behind it.
 func TestNobodyIsBehindAnAskThatIsOver(t *testing.T) {
 	t.Parallel()
 	a, b := event.Unit{Name: "thing", Key: "a"}, event.Unit{Name: "thing", Key: "b"}
 	for _, c := range []struct {
-		state  uint32
-		behind bool
-	}{{askWaiting, false}, {askOpening, true}, {askBegun, true}, {askAnswered, false}, {askLeft, false}} {
+		state          uint32
+		behind, circle bool
+	}{{askWaiting, false, true}, {askOpening, true, true}, {askBegun, true, true}, {askAnswered, false, false}, {askLeft, false, false}} {
 		var w waits
 		k := &ask{answer: make(chan answer, 1)}
-		if !w.add(&wait{by: a, on: b, ask: k}) {
-			t.Fatal("refused")
-		}
+		w.mustAdd(t, &wait{by: a, on: b, ask: k})
 		k.state.Store(c.state)
 		if got := len(w.behind(b)) == 2; got != c.behind {
 			t.Errorf("state %d: somebody is behind it: %v", c.state, got)
 		}
+		if _, ok := w.add(&wait{by: b, on: a, ask: &ask{}}); ok == c.circle {
+			t.Errorf("state %d: b may ask a: %v", c.state, ok)
+		}
+	}
+}
+
+// Where nobody can be asked whether somebody still waits, he counts as waiting: what nodes ask that know no probes.
+func TestWhatAnOlderNodeSaysCounts(t *testing.T) {
+	t.Parallel()
+	a, b := event.Unit{Name: "thing", Key: "a"}, event.Unit{Name: "thing", Key: "b"}
+	for _, id := range []transport.PeerAskID{{}, {Node: 7, Number: 1}} {
+		var w waits
+		w.node = 1
+		w.mustAdd(t, chainOf([]event.Unit{a}, b, &ask{}, id))
+		back := &wait{by: b, on: a, far: true}
+		if _, ok := w.add(back); ok != (id != transport.PeerAskID{}) {
+			t.Errorf("%v: b may ask a: %v", id, ok)
+		}
+		w.remove(back)
+		far := &wait{by: b, on: event.Unit{Name: "thing", Key: "c"}, far: true}
+		w.mustAdd(t, far)
+		out, ok := w.add(chainOf([]event.Unit{{Name: "thing", Key: "c"}, b, a}, b, &ask{}, id))
+		if ok != (id != transport.PeerAskID{}) || len(out) != map[bool]int{true: 1}[ok] {
+			t.Errorf("%v: c may ask b: %v, and probes are sent: %v", id, ok, out)
+		}
+	}
+}
+
+// One call carries what is small, however many probes that are.
+func TestProbesAreSentInCallsOfABoundedSize(t *testing.T) {
+	t.Parallel()
+	var p probing
+	long := transport.PeerProbe{Way: make([]transport.PeerStep, mostProbeHops)}
+	p.mu.unsent = map[string][]transport.PeerProbe{"b": slices.Repeat([]transport.PeerProbe{long}, 300)}
+	var got []int
+	for some := p.take("b"); len(some) > 0; some = p.take("b") {
+		got = append(got, len(some))
+	}
+	if !slices.Equal(got, []int{128, 128, 44}) || len(p.mu.unsent) != 0 {
+		t.Errorf("probes of %d steps are sent as %v, and left is %d", mostProbeHops, got, len(p.mu.unsent))
 	}
 }

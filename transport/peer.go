@@ -104,11 +104,19 @@ type PeerWhere interface {
 }
 
 // PeerProbe follows who waits for whom, from node to node, on behalf of an ask that has not begun because its entity waits for an answer itself. Where it comes back to that ask,
-// the wait is a circle, and would never end.
+// the wait is a circle, and would never end: unless some ask of it was given up, or made only, while the probe was on its way. So it goes the same way once more. What is there both
+// times was there in between, all of it at one moment.
 type PeerProbe struct {
-	Origin PeerAskID // the ask that it began at
-	Along  PeerAskID // the ask that it came along: one of the node that sends it, waiting at the one that gets it
-	Hops   int       // from node to node so far, from 1
+	Origin PeerAskID  // the ask that it began at
+	Way    []PeerStep // what it has gone along so far, in this order; the second time, all there is
+	At     int        // place in Way, from 0, of the ask that it came along: one of the node that sends it, waiting at the one that gets it
+	Again  bool       // it goes its way for the second time
+}
+
+// PeerStep is an ask that a probe went along, of a unit that the one waits for to which it had come: directly, or through others of the same node.
+type PeerStep struct {
+	Ask  PeerAskID
+	Made uint64 // number of the newest ask that the node had made then. What was asked later is no part of the way
 }
 
 // PeerReply is the answer of an entity.

@@ -205,6 +205,26 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// A node of a release before knows no probes. That says so, and the link goes on.
+func TestProbesForANodeThatKnowsNone(t *testing.T) {
+	t.Parallel()
+	b := start(t, grpc.Config{}, echo{})
+	address := peer(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Probe") {
+			w.Header().Set("Grpc-Status", "12")
+			return
+		}
+		w.Write(message(""))
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	for range 3 {
+		fails(t, b.Probe(limit(t), address, []transport.PeerProbe{{}}), transport.PeerUnknownType, false)
+		if err := b.Tell(limit(t), address, question()); err != nil {
+			t.Errorf("the same link: %v", err)
+		}
+	}
+}
+
 // Clocks of machines differ: a time of day that goes over the wire would end a call early, or never.
 func TestOnlyTheTimeThatIsLeftGoesOverTheWire(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,11 @@ func fromAskID(id *nodev1.AskId) transport.PeerAskID {
 func toProbes(probes []transport.PeerProbe) []*nodev1.Probe {
 	var out []*nodev1.Probe
 	for _, p := range probes {
-		out = append(out, &nodev1.Probe{Origin: toAskID(p.Origin), Along: toAskID(p.Along), Hops: int32(min(p.Hops, math.MaxInt32))})
+		to := &nodev1.Probe{Origin: toAskID(p.Origin), At: int32(min(p.At, math.MaxInt32)), Again: p.Again}
+		for _, step := range p.Way {
+			to.Way = append(to.Way, &nodev1.Step{Ask: toAskID(step.Ask), Made: step.Made})
+		}
+		out = append(out, to)
 	}
 	return out
 }
@@ -83,7 +87,11 @@ func toProbes(probes []transport.PeerProbe) []*nodev1.Probe {
 func fromProbes(probes []*nodev1.Probe) []transport.PeerProbe {
 	var out []transport.PeerProbe
 	for _, p := range probes {
-		out = append(out, transport.PeerProbe{Origin: fromAskID(p.GetOrigin()), Along: fromAskID(p.GetAlong()), Hops: int(p.GetHops())})
+		from := transport.PeerProbe{Origin: fromAskID(p.GetOrigin()), At: int(p.GetAt()), Again: p.GetAgain()}
+		for _, step := range p.GetWay() {
+			from.Way = append(from.Way, transport.PeerStep{Ask: fromAskID(step.GetAsk()), Made: step.GetMade()})
+		}
+		out = append(out, from)
 	}
 	return out
 }

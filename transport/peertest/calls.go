@@ -53,7 +53,9 @@ var calls = []check{
 		b, a := s.start(Limits{MaxInside: 1}, &h.service), s.start(Limits{}, nil)
 		waiting := s.asking(s.context(), a, b.Address(), question("1"))
 		s.next(h.inside)
-		probes := []transport.PeerProbe{{Origin: transport.PeerAskID{Node: 1<<64 - 1, Number: 2}, Along: transport.PeerAskID{Node: 3, Number: 1 << 63}, Hops: 4}, {}}
+		probes := []transport.PeerProbe{{Origin: transport.PeerAskID{Node: 1<<64 - 1, Number: 2}, At: 1, Again: true, Way: []transport.PeerStep{
+			{Ask: transport.PeerAskID{Node: 3, Number: 1 << 63}, Made: 1<<64 - 1}, {},
+		}}, {}}
 		s.same("probe", nil, a.Probe(s.context(), b.Address(), probes))
 		s.same("came", probes, <-came)
 		h.letGo()

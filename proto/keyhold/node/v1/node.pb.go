@@ -881,15 +881,18 @@ func (x *AskId) GetNumber() uint64 {
 	return 0
 }
 
-// Probe follows who waits for whom, on behalf of an ask that has not begun because its entity waits for an answer itself. Where it comes back to that ask, the wait is a circle.
+// Probe follows who waits for whom, on behalf of an ask that has not begun because its entity waits for an answer itself. Where it comes back to that ask, the wait may be a circle.
+// It is one if the probe comes round the same way once more.
 type Probe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ask that it began at.
 	Origin *AskId `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
-	// The ask that it came along: one of the node that sends it, waiting at the one that gets it.
-	Along *AskId `protobuf:"bytes,2,opt,name=along,proto3" json:"along,omitempty"`
-	// From node to node so far.
-	Hops          int32 `protobuf:"varint,3,opt,name=hops,proto3" json:"hops,omitempty"`
+	// What it has gone along so far, in this order; the second time, all there is.
+	Way []*Step `protobuf:"bytes,2,rep,name=way,proto3" json:"way,omitempty"`
+	// Place in way, from 0, of the ask that it came along: one of the node that sends it, waiting at the one that gets it.
+	At int32 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	// It goes its way for the second time.
+	Again         bool `protobuf:"varint,4,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,16 +934,77 @@ func (x *Probe) GetOrigin() *AskId {
 	return nil
 }
 
-func (x *Probe) GetAlong() *AskId {
+func (x *Probe) GetWay() []*Step {
 	if x != nil {
-		return x.Along
+		return x.Way
 	}
 	return nil
 }
 
-func (x *Probe) GetHops() int32 {
+func (x *Probe) GetAt() int32 {
 	if x != nil {
-		return x.Hops
+		return x.At
+	}
+	return 0
+}
+
+func (x *Probe) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+// Step is an ask that a probe went along.
+type Step struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ask   *AskId                 `protobuf:"bytes,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	// Number of the newest ask that the node had made then: what was asked later is no part of the way.
+	Made          uint64 `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Step) GetAsk() *AskId {
+	if x != nil {
+		return x.Ask
+	}
+	return nil
+}
+
+func (x *Step) GetMade() uint64 {
+	if x != nil {
+		return x.Made
 	}
 	return 0
 }
@@ -961,7 +1025,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1037,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[13]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1050,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Reply) GetType() string {
@@ -1035,7 +1099,7 @@ type Unit struct {
 
 func (x *Unit) Reset() {
 	*x = Unit{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1111,7 @@ func (x *Unit) String() string {
 func (*Unit) ProtoMessage() {}
 
 func (x *Unit) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[14]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1124,7 @@ func (x *Unit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unit.ProtoReflect.Descriptor instead.
 func (*Unit) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Unit) GetName() string {
@@ -1093,7 +1157,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1169,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[15]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1182,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetCode() Code {
@@ -1168,7 +1232,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1244,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[16]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1257,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Owner) GetId() string {
@@ -1241,7 +1305,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1317,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_keyhold_node_v1_node_proto_msgTypes[17]
+	mi := &file_keyhold_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1330,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_keyhold_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Member) GetId() string {
@@ -1425,11 +1489,15 @@ const file_keyhold_node_v1_node_proto_rawDesc = "" +
 	"\x02id\x18\x0e \x01(\v2\x16.keyhold.node.v1.AskIdR\x02id\"3\n" +
 	"\x05AskId\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x06R\x04node\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"y\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x86\x01\n" +
 	"\x05Probe\x12.\n" +
-	"\x06origin\x18\x01 \x01(\v2\x16.keyhold.node.v1.AskIdR\x06origin\x12,\n" +
-	"\x05along\x18\x02 \x01(\v2\x16.keyhold.node.v1.AskIdR\x05along\x12\x12\n" +
-	"\x04hops\x18\x03 \x01(\x05R\x04hops\"\xa0\x01\n" +
+	"\x06origin\x18\x01 \x01(\v2\x16.keyhold.node.v1.AskIdR\x06origin\x12'\n" +
+	"\x03way\x18\x02 \x03(\v2\x15.keyhold.node.v1.StepR\x03way\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x05R\x02at\x12\x14\n" +
+	"\x05again\x18\x04 \x01(\bR\x05again\"D\n" +
+	"\x04Step\x12(\n" +
+	"\x03ask\x18\x01 \x01(\v2\x16.keyhold.node.v1.AskIdR\x03ask\x12\x12\n" +
+	"\x04made\x18\x02 \x01(\x04R\x04made\"\xa0\x01\n" +
 	"\x05Reply\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x05R\aversion\x125\n" +
@@ -1519,7 +1587,7 @@ func file_keyhold_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_keyhold_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_keyhold_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_keyhold_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_keyhold_node_v1_node_proto_goTypes = []any{
 	(Encoding)(0),                 // 0: keyhold.node.v1.Encoding
 	(Code)(0),                     // 1: keyhold.node.v1.Code
@@ -1536,54 +1604,56 @@ var file_keyhold_node_v1_node_proto_goTypes = []any{
 	(*Question)(nil),              // 12: keyhold.node.v1.Question
 	(*AskId)(nil),                 // 13: keyhold.node.v1.AskId
 	(*Probe)(nil),                 // 14: keyhold.node.v1.Probe
-	(*Reply)(nil),                 // 15: keyhold.node.v1.Reply
-	(*Unit)(nil),                  // 16: keyhold.node.v1.Unit
-	(*Failure)(nil),               // 17: keyhold.node.v1.Failure
-	(*Owner)(nil),                 // 18: keyhold.node.v1.Owner
-	(*Member)(nil),                // 19: keyhold.node.v1.Member
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Step)(nil),                  // 15: keyhold.node.v1.Step
+	(*Reply)(nil),                 // 16: keyhold.node.v1.Reply
+	(*Unit)(nil),                  // 17: keyhold.node.v1.Unit
+	(*Failure)(nil),               // 18: keyhold.node.v1.Failure
+	(*Owner)(nil),                 // 19: keyhold.node.v1.Owner
+	(*Member)(nil),                // 20: keyhold.node.v1.Member
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_keyhold_node_v1_node_proto_depIdxs = []int32{
 	12, // 0: keyhold.node.v1.AskRequest.question:type_name -> keyhold.node.v1.Question
-	15, // 1: keyhold.node.v1.AskResponse.reply:type_name -> keyhold.node.v1.Reply
-	17, // 2: keyhold.node.v1.AskResponse.failure:type_name -> keyhold.node.v1.Failure
+	16, // 1: keyhold.node.v1.AskResponse.reply:type_name -> keyhold.node.v1.Reply
+	18, // 2: keyhold.node.v1.AskResponse.failure:type_name -> keyhold.node.v1.Failure
 	12, // 3: keyhold.node.v1.TellRequest.question:type_name -> keyhold.node.v1.Question
-	17, // 4: keyhold.node.v1.TellResponse.failure:type_name -> keyhold.node.v1.Failure
-	16, // 5: keyhold.node.v1.WakeRequest.units:type_name -> keyhold.node.v1.Unit
-	17, // 6: keyhold.node.v1.WakeResponse.failure:type_name -> keyhold.node.v1.Failure
+	18, // 4: keyhold.node.v1.TellResponse.failure:type_name -> keyhold.node.v1.Failure
+	17, // 5: keyhold.node.v1.WakeRequest.units:type_name -> keyhold.node.v1.Unit
+	18, // 6: keyhold.node.v1.WakeResponse.failure:type_name -> keyhold.node.v1.Failure
 	14, // 7: keyhold.node.v1.ProbeRequest.probes:type_name -> keyhold.node.v1.Probe
-	17, // 8: keyhold.node.v1.ProbeResponse.failure:type_name -> keyhold.node.v1.Failure
-	19, // 9: keyhold.node.v1.StatusResponse.member:type_name -> keyhold.node.v1.Member
-	19, // 10: keyhold.node.v1.StatusResponse.members:type_name -> keyhold.node.v1.Member
-	17, // 11: keyhold.node.v1.StatusResponse.failure:type_name -> keyhold.node.v1.Failure
-	16, // 12: keyhold.node.v1.Question.to:type_name -> keyhold.node.v1.Unit
+	18, // 8: keyhold.node.v1.ProbeResponse.failure:type_name -> keyhold.node.v1.Failure
+	20, // 9: keyhold.node.v1.StatusResponse.member:type_name -> keyhold.node.v1.Member
+	20, // 10: keyhold.node.v1.StatusResponse.members:type_name -> keyhold.node.v1.Member
+	18, // 11: keyhold.node.v1.StatusResponse.failure:type_name -> keyhold.node.v1.Failure
+	17, // 12: keyhold.node.v1.Question.to:type_name -> keyhold.node.v1.Unit
 	0,  // 13: keyhold.node.v1.Question.encoding:type_name -> keyhold.node.v1.Encoding
-	16, // 14: keyhold.node.v1.Question.waiting:type_name -> keyhold.node.v1.Unit
+	17, // 14: keyhold.node.v1.Question.waiting:type_name -> keyhold.node.v1.Unit
 	13, // 15: keyhold.node.v1.Question.id:type_name -> keyhold.node.v1.AskId
 	13, // 16: keyhold.node.v1.Probe.origin:type_name -> keyhold.node.v1.AskId
-	13, // 17: keyhold.node.v1.Probe.along:type_name -> keyhold.node.v1.AskId
-	0,  // 18: keyhold.node.v1.Reply.encoding:type_name -> keyhold.node.v1.Encoding
-	1,  // 19: keyhold.node.v1.Failure.code:type_name -> keyhold.node.v1.Code
-	18, // 20: keyhold.node.v1.Failure.owner:type_name -> keyhold.node.v1.Owner
-	20, // 21: keyhold.node.v1.Failure.most:type_name -> google.protobuf.Duration
-	21, // 22: keyhold.node.v1.Member.since:type_name -> google.protobuf.Timestamp
-	16, // 23: keyhold.node.v1.Member.wants:type_name -> keyhold.node.v1.Unit
-	2,  // 24: keyhold.node.v1.NodeService.Ask:input_type -> keyhold.node.v1.AskRequest
-	4,  // 25: keyhold.node.v1.NodeService.Tell:input_type -> keyhold.node.v1.TellRequest
-	6,  // 26: keyhold.node.v1.NodeService.Wake:input_type -> keyhold.node.v1.WakeRequest
-	8,  // 27: keyhold.node.v1.NodeService.Probe:input_type -> keyhold.node.v1.ProbeRequest
-	10, // 28: keyhold.node.v1.NodeService.Status:input_type -> keyhold.node.v1.StatusRequest
-	3,  // 29: keyhold.node.v1.NodeService.Ask:output_type -> keyhold.node.v1.AskResponse
-	5,  // 30: keyhold.node.v1.NodeService.Tell:output_type -> keyhold.node.v1.TellResponse
-	7,  // 31: keyhold.node.v1.NodeService.Wake:output_type -> keyhold.node.v1.WakeResponse
-	9,  // 32: keyhold.node.v1.NodeService.Probe:output_type -> keyhold.node.v1.ProbeResponse
-	11, // 33: keyhold.node.v1.NodeService.Status:output_type -> keyhold.node.v1.StatusResponse
-	29, // [29:34] is the sub-list for method output_type
-	24, // [24:29] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 17: keyhold.node.v1.Probe.way:type_name -> keyhold.node.v1.Step
+	13, // 18: keyhold.node.v1.Step.ask:type_name -> keyhold.node.v1.AskId
+	0,  // 19: keyhold.node.v1.Reply.encoding:type_name -> keyhold.node.v1.Encoding
+	1,  // 20: keyhold.node.v1.Failure.code:type_name -> keyhold.node.v1.Code
+	19, // 21: keyhold.node.v1.Failure.owner:type_name -> keyhold.node.v1.Owner
+	21, // 22: keyhold.node.v1.Failure.most:type_name -> google.protobuf.Duration
+	22, // 23: keyhold.node.v1.Member.since:type_name -> google.protobuf.Timestamp
+	17, // 24: keyhold.node.v1.Member.wants:type_name -> keyhold.node.v1.Unit
+	2,  // 25: keyhold.node.v1.NodeService.Ask:input_type -> keyhold.node.v1.AskRequest
+	4,  // 26: keyhold.node.v1.NodeService.Tell:input_type -> keyhold.node.v1.TellRequest
+	6,  // 27: keyhold.node.v1.NodeService.Wake:input_type -> keyhold.node.v1.WakeRequest
+	8,  // 28: keyhold.node.v1.NodeService.Probe:input_type -> keyhold.node.v1.ProbeRequest
+	10, // 29: keyhold.node.v1.NodeService.Status:input_type -> keyhold.node.v1.StatusRequest
+	3,  // 30: keyhold.node.v1.NodeService.Ask:output_type -> keyhold.node.v1.AskResponse
+	5,  // 31: keyhold.node.v1.NodeService.Tell:output_type -> keyhold.node.v1.TellResponse
+	7,  // 32: keyhold.node.v1.NodeService.Wake:output_type -> keyhold.node.v1.WakeResponse
+	9,  // 33: keyhold.node.v1.NodeService.Probe:output_type -> keyhold.node.v1.ProbeResponse
+	11, // 34: keyhold.node.v1.NodeService.Status:output_type -> keyhold.node.v1.StatusResponse
+	30, // [30:35] is the sub-list for method output_type
+	25, // [25:30] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_keyhold_node_v1_node_proto_init() }
@@ -1601,7 +1671,7 @@ func file_keyhold_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_keyhold_node_v1_node_proto_rawDesc), len(file_keyhold_node_v1_node_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
