@@ -169,7 +169,8 @@ func shown(err error) error {
 	return fmt.Errorf("%w: %w", eventstore.ErrNotShown, err)
 }
 
-// ReadPlaced implements [eventstore.ProjectionBuilds]. Inside a unit of work it first has everybody wait who would add something, until the unit of work ends.
+// ReadPlaced implements [eventstore.ProjectionBuilds]. Inside a unit of work it first has everybody wait who would add something, until the unit of work ends: if that is not to be had in a
+// second, it is lost ([eventstore.ErrTrouble]).
 func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventstore.Position, categories []string, limit int) (found []eventstore.Placed, err error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
@@ -181,8 +182,8 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 	err = s.read(ctx, func(r *readers) error {
 		var q queryer = r
 		if db != nil {
-			if _, err := db.ExecContext(ctx, aloneStore); err != nil {
-				return err
+			if _, err := db.ExecContext(ctx, briefly+`; `+aloneStore+`; SET LOCAL lock_timeout = DEFAULT`); err != nil {
+				return notAlone(err)
 			}
 			q = inside{db}
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -87,17 +88,21 @@ func (c *connection) check(f fence) error {
 	return nil
 }
 
-// begin begins a transaction, takes the store's lock, shared or alone, and checks that the process still has its place: one round trip. The lock comes before
-// all that the transaction locks otherwise.
-func (c *connection) begin(alone bool) error {
-	lock := shareStore
-	if alone {
-		lock = aloneStore
-	}
+// begin begins a transaction, takes the store's lock, shared or, in so long at most if that is above 0, alone, and checks that the process still has its place: one round trip. The lock
+// comes before all that the transaction locks otherwise.
+func (c *connection) begin(alone time.Duration) error {
 	var s script
 	var f fence
 	s.add(beginWork, nil, nil)
-	s.add(lock, nil, nil)
+	if alone > 0 {
+		takeAlone(&s, alone)
+	} else {
+		s.add(shareStore, nil, nil)
+	}
 	s.get(readFence, nil, func(bool) error { return c.check(f) }, f.into()...)
-	return s.run(c.ctx, c.conn)
+	err := s.run(c.ctx, c.conn)
+	if alone > 0 {
+		err = notAlone(err)
+	}
+	return err
 }

@@ -40,7 +40,8 @@
 //
 // # How transactions meet
 //
-// Whoever writes locks in one order: the store (shared; a start, and few others, have it alone), the rows of units, what stands in the way of units, projections,
+// Whoever writes locks in one order: the store (shared; a start, and few others, have it alone, for which they wait some seconds at most and then let the others pass before they try
+// again), the rows of units, what stands in the way of units, projections,
 // checkpoints in lane order, lanes in lane order, counts, acts. What is decided by is read in the statement that locks it, or after it. A lane gets its row
 // before, in a transaction of its own, so that nobody waits for one that another is making.
 //
@@ -49,8 +50,8 @@
 //
 // # Inside
 //
-// migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go
-// and retake.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), gathering.go and
+// migrations/ has the layout, with what each table is for. Reading order: config.go, store.go (what a start does), session.go (connections), owner.go,
+// retake.go and alone.go (the place of a process), migrate.go; query.go, script.go and connection.go (how statements run, and the fence), tx.go, apply.go (what a commit writes), gathering.go and
 // together.go (how several share a transaction), outcome.go (what
 // became of it), door.go (the application's SQL), standstill.go (what is frozen), publishin.go and guest.go (transactions that the application
 // began itself), position.go (the order of all), counts.go, asides.go, then the role you need. operations.go is what a process and an

@@ -149,8 +149,15 @@ func living(ctx context.Context, q queryer) (all []start, err error) {
 // sign draws the generation of this start, from which on every process that has its place from before, and may not have it beside this one, is stale.
 // It waits for all transactions that are under way.
 func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id eventstore.Identity, err error) {
-	err = pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, aloneStore); err != nil {
+	err = alone(ctx, func(patience time.Duration) error { return o.signIn(ctx, opts, &id, patience) })
+	id.Capabilities = eventstore.Capabilities{SQL: true, Durable: true, Shared: opts.Relayed}
+	return id, trouble(err)
+}
+
+// signIn is sign, unless others are at work on the store for so long.
+func (o *owner) signIn(ctx context.Context, opts eventstore.StartOptions, id *eventstore.Identity, patience time.Duration) error {
+	return pgx.BeginFunc(ctx, o.conn, func(tx pgx.Tx) error {
+		if err := takeAloneIn(ctx, tx, patience); err != nil {
 			return err
 		}
 		if err := answersTo(ctx, tx, opts); err != nil {
@@ -190,8 +197,6 @@ func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id even
 		}
 		return nil
 	})
-	id.Capabilities = eventstore.Capabilities{SQL: true, Durable: true, Shared: opts.Relayed}
-	return id, trouble(err)
 }
 
 // answersTo refuses the store to another application than the one that it has the name of.

@@ -41,7 +41,7 @@ func (a retake) try(ctx context.Context, former *pgx.Conn) (_ *pgx.Conn, err err
 		return nil, err
 	}
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, aloneStore); err != nil {
+		if err := takeAloneIn(ctx, tx, 2*firstAlone); err != nil {
 			return err
 		}
 		c := &connection{ctx: ctx, conn: conn, generation: a.identity.StartGeneration, shared: a.identity.Capabilities.Shared}

@@ -43,14 +43,15 @@ const (
 	deadlockDetected    = "40P01"
 	serializationFailed = "40001"
 	uniqueViolated      = "23505"
+	lockTimedOut        = "55P03"
 )
 
 // isPassing reports whether a SQLSTATE tells of something that passes, or that an administrator must end.
 func isPassing(state string) bool {
 	switch state {
 	case deadlockDetected, serializationFailed,
-		"25006",                                     // read only: a standby, after a failover
-		"55P03",                                     // lock timeout
+		"25006", // read only: a standby, after a failover
+		lockTimedOut,
 		"57014",                                     // cancelled, by a statement timeout or a person
 		"57P01", "57P02", "57P03", "57P04", "57P05", // shut down, crashed, starting up, database dropped, idle
 		"XX001", "XX002": // corrupted data, index

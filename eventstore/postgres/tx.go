@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -168,7 +169,14 @@ func ended(ctx context.Context, err error) error {
 }
 
 // changeOn runs f in a transaction that writes, as [access] says.
-func changeOn(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, alone bool, f func(*connection) error) (err error) {
+func changeOn(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, isAlone bool, f func(*connection) error) error {
+	if !isAlone {
+		return changeIn(ctx, pool, connection, 0, f)
+	}
+	return alone(ctx, func(patience time.Duration) error { return changeIn(ctx, pool, connection, patience, f) })
+}
+
+func changeIn(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, alone time.Duration, f func(*connection) error) (err error) {
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = pool.Acquire(ctx); err != nil {
@@ -185,7 +193,7 @@ func changeOn(ctx context.Context, pool *pgxpool.Pool, connection func(context.C
 	return err
 }
 
-func (c *connection) change(alone bool, f func(*connection) error) error {
+func (c *connection) change(alone time.Duration, f func(*connection) error) error {
 	err := c.begin(alone)
 	if err == nil {
 		err = f(c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,6 +149,9 @@ func (s *servers) learn(ctx context.Context, from *server) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil { // another one has answered: the last to answer is not to be the one who counts
+		return err
+	}
 	for _, r := range ranges {
 		if len(r.Nodes) == 0 {
 			continue
@@ -167,10 +171,15 @@ func (s *servers) learn(ctx context.Context, from *server) error {
 	return nil
 }
 
-// relearning is how often the slots are asked for at most: while a server is gone every call for one of its slots would do so.
-const relearning = 100 * time.Millisecond
+const (
+	// relearning is how often the slots are asked for at most: while a server is gone every call for one of its slots would do so.
+	relearning = 100 * time.Millisecond
+	// hedging is after which the next one is asked for them as well.
+	hedging = 50 * time.Millisecond
+)
 
-// relearn asks whoever answers; after a failover the server that had a slot may be gone.
+// relearn asks those that are known, in any order, until one answers: after a failover the server that had a slot may be gone, and so may be many that had slots long ago. One that
+// does not answer holds up the next for a moment only: to wait for it would take all the time that there is.
 func (s *servers) relearn(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()
@@ -184,13 +193,29 @@ func (s *servers) relearn(ctx context.Context) error {
 		known = append(known, one)
 	}
 	s.mu.Unlock()
+	rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] }) // one that is cut off from the others may be the quickest
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan error, len(known))
 	var faults []error
-	for _, one := range known {
-		err := s.learn(ctx, one)
-		if err == nil {
-			return nil
+	for asked := 0; len(faults) < len(known); {
+		var next <-chan time.Time
+		if asked < len(known) {
+			one := known[asked]
+			ask := func(context.Context) { answers <- s.learn(ctx, one) }
+			if asked++; s.aside == nil || !s.aside(ask) {
+				ask(ctx)
+			}
+			next = time.After(hedging)
 		}
-		faults = append(faults, err)
+		select {
+		case err := <-answers:
+			if err == nil {
+				return nil
+			}
+			faults = append(faults, err)
+		case <-next:
+		}
 	}
 	return errors.Join(faults...)
 }
