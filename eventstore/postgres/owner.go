@@ -272,13 +272,15 @@ func (o *owner) isGone() bool { return o.conn.IsClosed() }
 // rest ends the watch.
 func (o *owner) rest(ctx context.Context) error { return o.loop.Stop(ctx) }
 
-// close gives the place up: at once, where the server still answers, for a session ends some time after its connection.
-func (o *owner) close() error {
+func (o *owner) close() error { return letGo(o.conn) }
+
+// letGo gives up the place that a session holds: at once, where the server still answers, for a session ends some time after its connection.
+func letGo(conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	_, err := o.conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
 	if isLost(err) {
 		err = nil // which gives it up as well
 	}
-	return errors.Join(err, o.conn.Close(ctx))
+	return errors.Join(err, conn.Close(ctx))
 }

@@ -33,7 +33,7 @@ func (a retake) try(ctx context.Context, former *pgx.Conn) (_ *pgx.Conn, err err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+			err = errors.Join(err, letGo(conn)) // or a start that follows at once finds the place taken
 		}
 	}()
 	var locked bool
