@@ -11,7 +11,8 @@ import (
 )
 
 // stock counts the bytes that a node holds of what comes and goes on its links. Half of it is for questions on their way in: nobody knows how long one is before it is there, so that
-// each counts as the longest. The other half is for questions inside, and for answers that the other side has not taken yet. Of either half one link has a half at most.
+// each counts as the longest. The other half is for questions inside, and for answers that the other side has not taken yet. Of either half one link has a half at most,
+// and with its questions no more than is left then; the last quarter is for links that have no more than one message there. So whoever comes finds room, however much a few others send, or do not take.
 //
 // What comes before a question is waited for is bounded by the window of its stream.
 type stock struct {
@@ -51,7 +52,12 @@ const (
 )
 
 func (s *stock) fits(link *accepted) bool {
-	return link.holding.coming+s.message <= s.most/4 && s.mu.coming+s.message <= s.most/2
+	return s.admits(link.holding.coming, s.mu.coming, s.message) && link.holding.coming+s.message <= s.most/2-s.mu.coming
+}
+
+// admits decides, of one half, for a link that has own bytes of all that there are.
+func (s *stock) admits(own, all, size int) bool {
+	return all+size <= s.most/2 && (own+size <= s.message || own+size <= s.most/4 && all+size <= s.most/2-s.most/8)
 }
 
 func (s *stock) take(link *accepted) {
@@ -109,35 +115,35 @@ func (s *stock) came(link *accepted, size int) bool {
 		close(c.ready)
 		return true
 	})
-	return s.hold(link, size)
-}
-
-func (s *stock) hold(link *accepted, size int) bool {
-	if link.holding.held+size > s.most/4 || s.mu.held+size > s.most/2 {
+	if !s.admits(link.holding.held, s.mu.held, size) || link.holding.held+size > s.most/2-s.mu.held {
 		return false
 	}
+	s.hold(link, size)
+	return true
+}
+
+func (s *stock) hold(link *accepted, size int) {
 	link.holding.held += size
 	s.mu.held += size
-	return true
 }
 
 func (s *stock) done(link *accepted, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	link.holding.held -= size
-	s.mu.held -= size
+	s.hold(link, -size)
 }
 
-// answer gives the form of an answer in which it is counted until it is on its way; false = there is no room for it.
+// answer gives the form of an answer in which it is counted until it is on its way; false = there is no room for it. Its question is done.
 func (s *stock) answer(link *accepted, m proto.Message, size int) (any, bool) {
 	if size <= smallAnswer {
 		return m, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if link.holding.gone || !s.hold(link, size) {
+	if link.holding.gone || !s.admits(link.holding.held, s.mu.held, size) {
 		return nil, false
 	}
+	s.hold(link, size)
 	link.holding.answers += size
 	return &outgoing{message: m, size: size, link: link, stock: s}, true
 }
@@ -149,8 +155,7 @@ func (s *stock) written(link *accepted, size int) {
 		return
 	}
 	link.holding.answers -= size
-	link.holding.held -= size
-	s.mu.held -= size
+	s.hold(link, -size)
 }
 
 // forget is told that a link is closed: gRPC drops what was to go there, without a word.

@@ -87,6 +87,52 @@ func TestALinkHasItsShareOfTheBytes(t *testing.T) {
 	}
 }
 
+// Several links that send what they can, and take no answers, leave room for others.
+func TestGreedyLinksTogetherKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	h := newHolding()
+	b := start(t, bounded, h)
+	out := make(chan error, 150)
+	ctx, cancel := context.WithCancel(limit(t))
+	for range 3 {
+		greedy := start(t, grpc.Config{MaxMessage: mebi}, nil)
+		for range 50 {
+			go func() {
+				_, err := greedy.Ask(ctx, b.Address(), large())
+				out <- err
+			}()
+		}
+	}
+	inside := 0
+	for refused := 0; inside+refused < 150; {
+		select {
+		case <-h.inside:
+			inside++
+		case err := <-out:
+			refused++
+			fails(t, err, transport.PeerBusy, false)
+		case <-ctx.Done():
+			t.Fatal("asks are neither inside nor refused")
+		}
+	}
+	if inside < 4 || inside > 7 {
+		t.Errorf("%d questions of a mebibyte are inside", inside)
+	}
+	other := start(t, grpc.Config{MaxMessage: mebi}, nil)
+	got := make(chan error, 1)
+	go func() {
+		_, err := other.Ask(limit(t), b.Address(), large())
+		got <- err
+	}()
+	within(t, "another link's question inside", h.inside)
+	close(h.let)
+	if err := within(t, "the answer", got); err != nil {
+		t.Errorf("another link: %v", err)
+	}
+	cancel()
+	until(t, "nothing is held any more", func() bool { coming, held := b.Held(); return coming+held == 0 })
+}
+
 // silent opens a call of a link and asks, and never reads what is answered.
 func silent(t *testing.T, conn *rpc.ClientConn, in []byte) {
 	t.Helper()
@@ -112,14 +158,22 @@ func encoded(t *testing.T, q transport.PeerAsk) []byte {
 	return append(binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(body))), body...)
 }
 
+// bulky answers more than it is asked.
+type bulky struct{ echo }
+
+func (bulky) Ask(context.Context, transport.PeerAsk) (transport.PeerReply, error) {
+	q := large()
+	return transport.PeerReply{Type: q.Type, Encoding: q.Encoding, Data: q.Data}, nil
+}
+
 func TestAnswersThatNobodyTakesAreThrownAway(t *testing.T) {
 	t.Parallel()
-	b := start(t, bounded, echo{})
+	b := start(t, bounded, bulky{})
 	conn, err := rpc.NewClient(b.Address(), rpc.WithTransportCredentials(insecure.NewCredentials()), rpc.WithInitialWindowSize(64<<10), rpc.WithInitialConnWindowSize(64<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, other := encoded(t, large()), start(t, grpc.Config{MaxMessage: mebi}, nil)
+	in, other := encoded(t, question()), start(t, grpc.Config{MaxMessage: mebi}, nil)
 	until(t, "an answer is thrown away", func() bool {
 		silent(t, conn, in)
 		var out []byte

@@ -41,10 +41,13 @@ type Config struct {
 	Insecure bool
 
 	MaxMessage int // bytes of a question or answer; default 4 MiB
-	MaxInside  int // asks that a node has inside at once, and those that wait on one link; default 1,024
+	// MaxInside is how many asks a node has inside at once, of which one link has three quarters at most, and less while others have many; and how many of this side wait on one link;
+	// default 1,024.
+	MaxInside int
 	// MaxBytes is how many bytes a node holds of what comes and goes on the links that others have to it; default 64 times MaxMessage, at least 4 times that. Half of it is for questions
 	// on their way in, each of which counts as MaxMessage until it is there; the other half for questions inside and for answers that are not taken. One link has half of either at
-	// most. What is more is refused with [transport.PeerBusy], and nothing was done; an answer that its link does not take is thrown away, and the caller told that it may have been done.
+	// most, and less while others have much, so that there is room for those that have little. What is more is refused with [transport.PeerBusy], and nothing was done; an answer that
+	// its link does not take is thrown away, and the caller told that it may have been done.
 	// Beside it, and not counted: for each call of a link that waits to come, 64 KiB at most, of which 128 do; answers of up to 4 KiB; and what a message takes when it is decoded.
 	MaxBytes       int
 	MaxLinks       int           // that others have open to this node; default 1,024

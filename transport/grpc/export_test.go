@@ -32,7 +32,7 @@ func (p *Peers) Links() (out, in int) {
 	return out, in
 }
 
-func Admits(most, inside, own, callers int) bool { return admits(most, inside, own, callers) }
+func Admits(most, inside, own int) bool { return admits(most, inside, own) }
 
 // Encode and Decode are what is done to a question for the wire.
 func Encode(q transport.PeerAsk) ([]byte, error) { return proto.Marshal(toQuestion(&q)) }
@@ -73,7 +73,7 @@ func (p *Peers) Waits(d time.Duration) {
 // Stock counts bytes; its links are numbers.
 type Stock struct {
 	stock
-	links [3]accepted
+	links [40]accepted
 }
 
 func NewStock(most, message int, wait time.Duration) *Stock {
@@ -83,6 +83,12 @@ func NewStock(most, message int, wait time.Duration) *Stock {
 func (s *Stock) Comes(ctx context.Context, link int) bool { return s.comes(ctx, &s.links[link]) }
 func (s *Stock) Came(link, size int) bool                 { return s.came(&s.links[link], size) }
 func (s *Stock) Done(link, size int)                      { s.done(&s.links[link], size) }
+
+// Answer counts an answer of so many bytes that is not taken.
+func (s *Stock) Answer(link, size int) bool {
+	_, kept := s.answer(&s.links[link], nil, size)
+	return kept
+}
 
 // Counted says what is counted in all, and of the links by themselves.
 func (s *Stock) Counted() (coming, held, queued int) {

@@ -135,7 +135,12 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	if !h.stock.came(link, got.size) {
 		return fail(transport.PeerBusy, false, "node %s holds as many bytes as it takes, or as are this link's share (MaxBytes %d), and the question has %d", h.run.address, h.stock.most, got.size)
 	}
-	defer h.stock.done(link, got.size)
+	question := got.size
+	done := func() {
+		h.stock.done(link, question)
+		question = 0
+	}
+	defer done()
 	if err != nil {
 		return ended(err) // too large, or the link broke: gRPC has told the caller already, and sends nothing of this
 	}
@@ -166,6 +171,7 @@ func (h *host) serve(ctx context.Context, decode func(any) error, in proto.Messa
 	if size > h.run.config.MaxMessage {
 		return fail(transport.PeerTooLarge, true, "the answer has %d bytes, more than MaxMessage allows on node %s (%d)", size, h.run.address, h.run.config.MaxMessage)
 	}
+	done() // before its answer is counted, so that an ask with a short answer always has room for it
 	out, kept := h.stock.answer(link, answer, size)
 	if !kept && err != nil {
 		return failed(toFailure(err, smallAnswer/4))

@@ -3,6 +3,7 @@ package grpc_test
 import (
 	"bytes"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"sync"
@@ -194,7 +195,7 @@ func TestOneCallerDoesNotKeepOutTheOthers(t *testing.T) {
 	t.Parallel()
 	h := newHolding()
 	b := start(t, grpc.Config{MaxInside: 8}, h)
-	greedy, modest := start(t, grpc.Config{}, nil), start(t, grpc.Config{}, nil)
+	greedy, modest, late := start(t, grpc.Config{}, nil), start(t, grpc.Config{}, nil), start(t, grpc.Config{}, nil)
 	var asked []<-chan error
 	ask := func(p *grpc.Peers) {
 		asked = append(asked, asking(limit(t), p, b.Address()))
@@ -205,8 +206,9 @@ func TestOneCallerDoesNotKeepOutTheOthers(t *testing.T) {
 	}
 	fails(t, within(t, "one more of the greedy", asking(limit(t), greedy, b.Address())), transport.PeerBusy, false)
 	ask(modest)
-	ask(modest)
-	fails(t, within(t, "one more than there is room for", asking(limit(t), modest, b.Address())), transport.PeerBusy, false)
+	fails(t, within(t, "the last place, for one that has some", asking(limit(t), modest, b.Address())), transport.PeerBusy, false)
+	ask(late)
+	fails(t, within(t, "one more than there is room for", asking(limit(t), late, b.Address())), transport.PeerBusy, false)
 	close(h.let)
 	for _, got := range asked {
 		if err := within(t, "the answer", got); err != nil {
@@ -221,14 +223,63 @@ func TestOneCallerDoesNotKeepOutTheOthers(t *testing.T) {
 func TestWhoIsAdmitted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		most, inside, own, callers int
-		want                       bool
+		most, inside, own int
+		want              bool
 	}{
-		{1, 0, 0, 0, true}, {1, 1, 0, 1, false}, {8, 5, 5, 1, true}, {8, 6, 6, 1, false}, {8, 6, 0, 1, true}, {8, 7, 1, 2, true}, {8, 7, 4, 2, false}, {8, 7, 3, 2, true},
-		{8, 7, 2, 4, false}, {8, 8, 0, 4, false}, {1024, 767, 767, 1, true}, {1024, 768, 768, 1, false},
+		{1, 0, 0, true}, {1, 1, 0, false}, {2, 1, 1, true}, {3, 2, 2, true}, {8, 5, 5, true}, {8, 6, 6, false}, {8, 6, 0, true}, {8, 6, 2, true}, {8, 6, 3, false}, {8, 7, 0, true}, {8, 7, 1, false},
+		{8, 8, 0, false}, {1024, 767, 767, true}, {1024, 768, 768, false}, {1024, 876, 438, true}, {1024, 877, 439, false},
 	} {
-		if got := grpc.Admits(c.most, c.inside, c.own, c.callers); got != c.want {
+		if got := grpc.Admits(c.most, c.inside, c.own); got != c.want {
 			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
+// Whatever a few links take, and in whatever order, there is room for one that has nothing.
+func TestGreedyLinksLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for greedy := 1; greedy <= 9; greedy++ {
+		const most, message, kibi = 256, 16 << 10, 1 << 10
+		s := grpc.NewStock(64*message, message, 0)
+		var own [40]int
+		inside := 0
+		for i := range 5000 {
+			link := random.IntN(greedy)
+			if greedy%2 == 1 { // one after the other
+				link = i * greedy / 5000
+			}
+			if grpc.Admits(most, inside, own[link]) {
+				own[link]++
+				inside++
+			}
+			switch random.IntN(3) {
+			case 0:
+				s.Comes(t.Context(), link)
+			case 1:
+				if s.Comes(t.Context(), link) {
+					s.Came(link, message)
+				}
+			case 2:
+				s.Answer(link, message)
+			}
+		}
+		if !grpc.Admits(most, inside, 0) {
+			t.Errorf("%d greedy links have %d calls inside, and nobody else finds room", greedy, inside)
+		}
+		if inside < most*3/4 {
+			t.Errorf("%d greedy links have no more than %d calls inside", greedy, inside)
+		}
+		const link = 39
+		if !s.Comes(t.Context(), link) || !s.Came(link, message) {
+			coming, held, _ := s.Counted()
+			t.Fatalf("%d greedy links: a question finds no room beside %d bytes on their way and %d held", greedy, coming, held)
+		}
+		s.Done(link, message)
+		if !s.Answer(link, 6*kibi) || !s.Answer(link, 10*kibi) {
+			t.Errorf("%d greedy links: two answers find no room", greedy)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package grpc
 
 import "sync"
 
-// room counts the calls that a node has inside. The last quarter of it is kept for links that have less than their share, so that one caller, however many calls it makes, does not
-// keep out the others.
+// room counts the calls that a node has inside. A link may have three times as many as there is room left for then, so that one has three quarters at most, and the more of them make many calls
+// the less each has. The last sixteenth is for links that have none: whoever comes finds room, however many calls a few others make.
 type room struct {
 	most int
 	mu   struct {
@@ -17,7 +17,7 @@ type room struct {
 func (r *room) enter(link any) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !admits(r.most, r.mu.inside, r.mu.by[link], len(r.mu.by)) {
+	if !admits(r.most, r.mu.inside, r.mu.by[link]) {
 		return false
 	}
 	if r.mu.by == nil {
@@ -38,13 +38,14 @@ func (r *room) leave(link any) {
 	}
 }
 
-// admits decides for a caller that has own calls of those inside, where so many callers have any.
-func admits(most, inside, own, callers int) bool {
-	if inside >= most {
+// admits decides for a link that has own calls of those inside. Where the room is too small to be shared it is taken as it comes.
+func admits(most, inside, own int) bool {
+	left := most - inside - 1
+	switch {
+	case left < 0:
 		return false
-	}
-	if own == 0 || inside < most-most/4 {
+	case own == 0 || most < 4:
 		return true
 	}
-	return own < most/max(callers, 2)
+	return own+1 <= 3*left && inside < most-most/16
 }
