@@ -357,36 +357,46 @@ func (p *parts) releaseAsked(ctx context.Context) {
 	going := p.mu.going
 	p.mu.going = map[event.Part]bool{}
 	p.mu.Unlock()
+	reached := true
 	for part := range going {
-		p.giveUp(ctx, part)
+		if reached {
+			reached = p.giveUp(ctx, part, true)
+		} else {
+			p.letGo(part) // in the next turn: this one is to come to an end
+		}
 	}
 }
 
-// releaseAll gives all parts up.
+// releaseAll gives all parts up. Where the port does not answer, their leases are left to lapse: to ask for each of them would take as long as for all.
 func (p *parts) releaseAll(ctx context.Context) {
 	p.dropLost()
+	reached := true
 	for i := range event.Parts {
-		p.giveUp(ctx, event.Part(i))
+		reached = p.giveUp(ctx, event.Part(i), reached)
 	}
 }
 
-// giveUp ends the relay of a part, and then its lease: in this order, or two would relay it.
-func (p *parts) giveUp(ctx context.Context, part event.Part) {
+// giveUp ends the relay of a part, and then its lease, if that is to be given back: in this order, or two would relay it. It reports whether the next lease may be.
+func (p *parts) giveUp(ctx context.Context, part event.Part, back bool) bool {
 	p.mu.Lock()
 	g, held := p.mu.held[part]
 	delete(p.mu.held, part)
 	p.mu.Unlock()
 	if !held {
-		return
+		return back
 	}
 	p.dropped(part, g)
-	p.release(ctx, partitions.Held{Unit: p.n.partUnit(part), Generation: g})
+	return back && p.release(ctx, partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 }
 
-// release gives a lease back; one that cannot be reached lapses.
-func (p *parts) release(ctx context.Context, h partitions.Held) {
+// release gives a lease back, and reports whether the port has answered; a lease that cannot be reached lapses.
+func (p *parts) release(ctx context.Context, h partitions.Held) bool {
 	err := p.n.bounded(ctx, func(ctx context.Context) error { return p.n.cfg.Port.Release(ctx, h, false) })
-	if err != nil && !errors.Is(err, partitions.ErrFenced) && ctx.Err() == nil {
+	if err == nil || errors.Is(err, partitions.ErrFenced) {
+		return true
+	}
+	if ctx.Err() == nil {
 		p.n.trouble("give a part back", err)
 	}
+	return false
 }

@@ -94,3 +94,56 @@ func TestPartsWhoseLeasesWereGrantedWithoutAnAnswerAreAskedForAgain(t *testing.T
 		a.leave()
 	})
 }
+
+// A broker that does not answer takes a call as long as it may: one for each part would be all the patience of a Stop, and many heartbeats of a node that goes on.
+func TestABrokerThatDoesNotAnswerIsNotAskedToTakeBackOnePartAfterTheOther(t *testing.T) {
+	t.Parallel()
+	hangs := func(w *world) {
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Op == "release" {
+				<-time.After(3 * time.Second) // a heartbeat
+				return brokertest.Refused
+			}
+			return brokertest.None
+		})
+	}
+	t.Run("at a stop", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.join("a")
+			pass(time.Second)
+			hangs(w)
+			began := time.Now()
+			a.leave()
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if n := a.partCount(); n != 0 {
+				t.Errorf("it relays %d parts", n)
+			}
+		})
+	})
+	t.Run("when another node wants them", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.join("a")
+			pass(30 * time.Second)
+			hangs(w)
+			b := w.join("b")
+			before := a.beaten()
+			pass(30 * time.Second)
+			if after := a.beaten(); after-before < 4 {
+				t.Errorf("it has beaten %d times in ten heartbeats", after-before)
+			}
+			w.server.Break(nil)
+			pass(15 * time.Second)
+			if n := b.partCount(); n < 10 || n+a.partCount() != event.Parts {
+				t.Errorf("they hold %d and %d parts in the end", a.partCount(), n)
+			}
+			a.leave()
+			b.leave()
+		})
+	})
+}
