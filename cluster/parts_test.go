@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,7 +102,9 @@ func TestABrokerThatDoesNotAnswerIsNotAskedToTakeBackOnePartAfterTheOther(t *tes
 	hangs := func(w *world) {
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "release" {
-				<-time.After(3 * time.Second) // a heartbeat
+				ctx, done := context.WithTimeout(context.Background(), 3*time.Second) // a heartbeat
+				defer done()
+				<-ctx.Done()
 				return brokertest.Refused
 			}
 			return brokertest.None

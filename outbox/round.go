@@ -21,9 +21,9 @@ const (
 	fewestBytes  = 64 << 10
 )
 
-// round takes each job one step further, or several, and notes what came of it.
+// round takes each job one step further, or several, and notes what came of it. What is done lane by lane comes last: where it fails, nothing else is to wait for it.
 func (r *Relay) round(ctx context.Context) {
-	for _, phase := range []func(context.Context){r.listen, r.read, r.append, r.ask, r.replace, r.diverge, r.abandon, r.note} {
+	for _, phase := range []func(context.Context){r.listen, r.read, r.append, r.ask, r.replace, r.note, r.diverge, r.abandon} {
 		if ctx.Err() != nil || r.pause.resting(r.cfg.Now()) {
 			break
 		}
@@ -247,10 +247,11 @@ func (r *Relay) diverge(ctx context.Context) {
 			return r.cfg.Store.Diverge(ctx, held, d)
 		})
 		if err != nil {
-			if !r.stale(err, j.lane.Part(), j.generation) {
-				r.trouble(ctx, "note a divergence", err)
+			if r.stale(err, j.lane.Part(), j.generation) || errors.Is(err, errDropped) {
+				continue
 			}
-			continue // it is still at this step, if it is held
+			r.trouble(ctx, "note a divergence", err)
+			return // it is still at this step, and so are those that follow: each may take as long
 		}
 		r.diverged[j.lane] = struct{}{}
 		j.next, j.has = stepDone, j.done
@@ -284,8 +285,11 @@ func (r *Relay) abandon(ctx context.Context) {
 			return nil
 		})
 		if err != nil {
+			if errors.Is(err, errDropped) {
+				continue
+			}
 			r.trouble(ctx, "abandon what cannot be sent", err)
-			continue
+			return // likewise
 		}
 		j.abandoned()
 	}
