@@ -6,6 +6,7 @@ import (
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/outbox"
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
@@ -169,6 +170,14 @@ func TestASubscriberOfAnotherApplicationIsOfferedWhatWasLostThoughOneHereIsStopp
 			for p := range event.Parts {
 				n.take(event.Part(p))
 			}
+		},
+		"the broker forgot, and another took over, whose clock is behind": func(w *world, n *node) {
+			for p := range event.Parts {
+				n.Drop(event.Part(p))
+			}
+			w.server.Forget()
+			w.holder("b", rarely, func(c *outbox.Config) { c.Now = func() time.Time { return time.Now().Add(-time.Minute) } })
+			w.after(time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

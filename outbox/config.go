@@ -32,8 +32,10 @@ type Config struct {
 	Timeout     time.Duration // of a call of store or broker; default 10 s
 
 	Observer Observer
-	Logger   *slog.Logger     // of what no Observer is told; default: discards
-	Now      func() time.Time // default time.Now
+	Logger   *slog.Logger // of what no Observer is told; default: discards
+	// Now is the clock by which looks are set and due; default time.Now. Where a part has moved, the looks that its last holder set come early or late by as much as the two clocks differ, so that what a broker
+	// lost without being seen to is sent again, and a lane retired, that much sooner or later. Nothing else depends on it.
+	Now func() time.Time
 }
 
 // Store is what a relay needs of a store.

@@ -21,17 +21,19 @@ type terms struct {
 
 // verdict is what a look leads to.
 type verdict struct {
-	look   eventstore.Look // to be set; one without Due is deleted
-	after  bool            // it is the last for long, and is set after the offer alone
-	trim   event.Sequence  // of the stream, up to here; 0 = nothing
-	offer  []string        // the newest record is offered to these
-	retire bool            // the lane, before the look is set; for these:
-	names  []string        // everybody who subscribes
-	remote []string        // those of them that keep their checkpoints elsewhere
+	look    eventstore.Look // to be set; one without Due is deleted
+	after   bool            // it is the last for long, and is set after the offer alone
+	stopped bool            // somebody here has not passed it, and all who have not are stopped
+	trim    event.Sequence  // of the stream, up to here; 0 = nothing
+	offer   []string        // the newest record is offered to these
+	retire  bool            // the lane, before the look is set; for these:
+	names   []string        // everybody who subscribes
+	remote  []string        // those of them that keep their checkpoints elsewhere
 }
 
-// judge tells what is to be done about a lane that was looked at. Before since the broker may have lost anything.
-func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now, since time.Time) verdict {
+// judge tells what is to be done about a lane that was looked at. shown: while nobody who has not passed it went on here it was offered to those elsewhere, and the broker has not lost its memory since, as far
+// as this process knows. Looks do not tell: they were set by the clock of whoever held the part then.
+func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now time.Time, shown bool) verdict {
 	v := verdict{look: eventstore.Look{Lane: l.Lane, Published: l.Published}}
 	behind, stopped := false, true
 	for _, s := range p.Subscribers {
@@ -59,10 +61,10 @@ func (t terms) judge(l eventstore.Look, p *eventstore.Passing, now, since time.T
 		v.offer, v.after = v.remote, len(v.remote) > 0 && l.Published > 0 // nobody here knows whether they have passed
 		v.look.Retire, v.look.Due, v.look.Gap = true, now.Add(t.retireAfter), t.retireAfter
 	default:
-		switch first := !l.Due.Add(-l.Gap).After(since); {
+		switch v.stopped = stopped; {
 		case !stopped:
 			v.offer = append(v.offer, v.remote...)
-		case first: // whoever is stopped here stops nobody elsewhere. Once is enough: what they have not acknowledged is marked until they have
+		case !shown: // whoever is stopped here stops nobody elsewhere. Once is enough: what they have not acknowledged is marked until they have
 			v.offer, v.after = v.remote, len(v.remote) > 0 && l.Published > 0
 		}
 		v.look.Gap = min(max(shortest, 2*l.Gap), t.healAfter)

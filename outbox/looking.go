@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/keyhold/keyhold/event"
@@ -23,10 +24,9 @@ func (r *Relay) forgotten(ctx context.Context) {
 		part := of.list()[0]
 		of &^= 1 << part
 		var g event.Generation
-		now := r.cfg.Now()
 		err := r.during(ctx, 1<<part, func(ctx context.Context, held []eventstore.PartFence) error {
 			g = held[0].Generation
-			return r.cfg.Store.AllLooksDue(ctx, held, now)
+			return r.cfg.Store.AllLooksDue(ctx, held, r.cfg.Now())
 		})
 		switch {
 		case errors.Is(err, errDropped) || r.stale(err, part, g):
@@ -38,7 +38,7 @@ func (r *Relay) forgotten(ctx context.Context) {
 		default:
 			r.again = true
 			r.mu.Lock()
-			r.mu.since[part] = now
+			r.mu.spells[part]++
 			r.mu.Unlock()
 		}
 	}
@@ -53,7 +53,8 @@ func (r *Relay) forget(of parts) {
 
 // glance is one lane that is looked at.
 type glance struct {
-	look eventstore.Look
+	look  eventstore.Look
+	spell uint64
 	verdict
 }
 
@@ -70,6 +71,10 @@ func (r *Relay) look(ctx context.Context) {
 	r.mu.Lock()
 	of := r.holding()
 	r.mu.Unlock()
+	if r.showing&^of != 0 {
+		maps.DeleteFunc(r.shown, func(l event.LaneRef, _ uint64) bool { return !of.has(l.Part()) })
+	}
+	r.showing = of
 	if of == 0 {
 		r.again = false
 		return
@@ -110,11 +115,15 @@ func (r *Relay) lookAt(ctx context.Context, of parts, due []eventstore.Look) err
 	}
 	now := r.cfg.Now()
 	r.mu.Lock()
-	since := r.mu.since
+	spells := r.mu.spells
 	r.mu.Unlock()
 	var all, leaving []glance
 	for i, l := range due {
-		g := glance{look: l, verdict: r.terms.judge(l, &passing[i], now, since[l.Lane.Part()])}
+		spell := spells[l.Lane.Part()]
+		g := glance{look: l, spell: spell, verdict: r.terms.judge(l, &passing[i], now, r.shown[l.Lane] == spell)}
+		if !g.stopped {
+			delete(r.shown, l.Lane)
+		}
 		if _, stopped := r.diverged[l.Lane]; stopped || r.nameable(l.Lane) != nil {
 			g.verdict = verdict{look: eventstore.Look{Lane: l.Lane, Published: l.Published, Due: now.Add(r.cfg.HealAfter), Gap: r.cfg.HealAfter}}
 		}
@@ -164,6 +173,11 @@ func (r *Relay) offered(ctx context.Context) {
 	r.done = nil
 	if err := r.setLooks(ctx, done); err != nil {
 		r.trouble(ctx, "set when to look again", err)
+	}
+	for i := range done {
+		if g := &done[i]; g.stopped {
+			r.shown[g.look.Lane] = g.spell
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ type Relay struct {
 		pending ebb.Map[event.LaneRef, span]  // grown by commits of this process
 		look    parts                         // to be looked through for what is unpublished
 		forgot  parts                         // the broker lost its memory since their looks were made due
-		since   [event.Parts]time.Time        // when they were held, or their looks made due for a loss: before that the broker may have lost anything
+		spells  [event.Parts]uint64           // each begins when it is held, and when its looks are made due for a loss: before, the broker may have lost anything
 		under   parts                         // that the call under way is for
 		done    chan struct{}                 // closed when that call is over
 	}
@@ -44,6 +44,8 @@ type Relay struct {
 	work     map[event.LaneRef]*job
 	resting  map[event.LaneRef]rest
 	diverged map[event.LaneRef]struct{} // told of already
+	shown    map[event.LaneRef]uint64   // lanes of parts held, stopped here, and the spell in which they were offered to those elsewhere
+	showing  parts                      // whose lanes may be in shown
 	heard    map[string]audience        // by category
 	pause    rest                       // of everything, when nothing succeeds
 	looked   time.Time                  // when the store was last asked for looks
@@ -82,7 +84,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{
 		cfg: cfg, terms: terms{healAfter: cfg.HealAfter, retireAfter: cfg.RetireAfter}, wake: make(chan struct{}, 1),
-		work: make(map[event.LaneRef]*job), resting: make(map[event.LaneRef]rest), diverged: make(map[event.LaneRef]struct{}), heard: make(map[string]audience),
+		work: make(map[event.LaneRef]*job), resting: make(map[event.LaneRef]rest), diverged: make(map[event.LaneRef]struct{}), shown: make(map[event.LaneRef]uint64), heard: make(map[string]audience),
 	}
 	return r, nil
 }
@@ -107,7 +109,7 @@ func (r *Relay) Stop(ctx context.Context) error {
 func (r *Relay) Hold(p event.Part, g event.Generation) {
 	r.mu.Lock()
 	r.mu.held[p] = g
-	r.mu.since[p] = r.cfg.Now()
+	r.mu.spells[p]++
 	r.mu.look |= 1 << p
 	r.mu.Unlock()
 	r.token()
