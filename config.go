@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -25,7 +27,9 @@ type Config struct {
 	// Cluster says how nodes reach one another; what is not set, the transport brings along.
 	Cluster ClusterConfig
 
-	Node           string // of this process in messages; default Name@host; an identifier, see event.CheckID
+	// Node names this process in messages and ranks: text of at most 255 bytes without spaces and control characters. Default Name@host; what of the host's name may not
+	// stand in it is "-" there.
+	Node           string
 	Wait           bool   // wait while another process has the store open, instead of refusing to start
 	NoMigrate      bool   // refuse a store of an older format instead of migrating it
 	BackfillSuffix string // of backfill lanes, and refused as a key; default "backfill"; the same for the whole application
@@ -57,7 +61,7 @@ func (c Config) withDefaults() Config {
 		if err != nil || host == "" {
 			host = "localhost"
 		}
-		c.Node = c.Name + "@" + host
+		c.Node = nodeNamed(c.Name, host)
 	}
 	if c.DrainWithin == 0 {
 		c.DrainWithin = 20 * time.Second
@@ -106,7 +110,7 @@ func (c Config) faults() error {
 			add("FormerName: %w", err)
 		}
 	}
-	if err := event.CheckID("Node", c.Node); err != nil {
+	if err := checkNode(c.Node); err != nil {
 		add("%w", err)
 	}
 	if c.Store == nil {
@@ -135,4 +139,39 @@ func (c Config) faults() error {
 		}
 	}
 	return errors.Join(append(all, c.Cluster.faults(c.Transport))...)
+}
+
+// mostNode is the longest name of a node, in bytes.
+const mostNode = 255
+
+// checkNode says what is wrong with the name of a node.
+func checkNode(node string) error {
+	const otherwise = ": name it as in orders-1, or leave Node empty for Name@host"
+	switch {
+	case strings.TrimSpace(node) == "":
+		return fmt.Errorf("Node %q has nothing but spaces%s", node, otherwise)
+	case len(node) > mostNode:
+		return fmt.Errorf("Node %.40q... is %d bytes long, %d are allowed%s", node, len(node), mostNode, otherwise)
+	}
+	if err := event.CheckID("Node", node); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(node, unicode.IsSpace) {
+		return fmt.Errorf("Node %q has a space in it%s", node, otherwise)
+	}
+	return nil
+}
+
+// nodeNamed is the name of a node that was given none, which is never refused for what the host is called.
+func nodeNamed(name, host string) string {
+	node := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar { // as which bytes are seen that are no UTF-8
+			return '-'
+		}
+		return r
+	}, name+"@"+host)
+	if from := len(node) - mostNode; from > 0 { // what tells nodes apart is at the end
+		node = strings.ToValidUTF8(node[from:], "")
+	}
+	return node
 }

@@ -326,3 +326,34 @@ func TestConfigReportsAllFaultsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfNodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ node, want string }{
+		{"orders-1", ""}, {"orders@host.example", ""}, {"knoten-ü", ""}, {strings.Repeat("n", 255), ""},
+		{"   ", `Node "   " has nothing but spaces: name it as in orders-1, or leave Node empty for Name@host`},
+		{"orders 1", `Node "orders 1" has a space in it: name it as in orders-1`},
+		{"orders-1 ", "has a space in it"}, {"a\u00a0b", "has a space in it"},
+		{"a\x00b", "contains the control character U+0000"}, {"a\xff", "is not valid UTF-8"},
+		{strings.Repeat("n", 256), "is 256 bytes long, 255 are allowed"},
+	} {
+		err := checkNode(c.node)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%.20q: %v, want %q", c.node, err, c.want)
+		}
+	}
+}
+
+// Whatever a host is called: its node has a name, by which it can be told from others.
+func TestTheNameThatANodeHasByDefaultIsNeverRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, host, want string }{
+		{"orders", "host", "orders@host"}, {"orders", "my host\n", "orders@my-host-"}, {"orders", "a\x00b\xffc", "orders@a-b-c"}, {"", "host", "@host"},
+		{"orders", strings.Repeat("ü", 200), strings.Repeat("ü", 127)}, {strings.Repeat("o", 255), "host", strings.Repeat("o", 250) + "@host"},
+	} {
+		got := nodeNamed(c.name, c.host)
+		if err := checkNode(got); got != c.want || err != nil {
+			t.Errorf("%.20q on %.20q: %q, %v", c.name, c.host, got, err)
+		}
+	}
+}

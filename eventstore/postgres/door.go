@@ -148,7 +148,7 @@ func (o *opened) visit(ctx context.Context) (*visit, error) {
 	if v.conn, err = o.doors.Conn(v.ctx); err != nil {
 		defer o.hands.leave()
 		defer v.stop()
-		return nil, trouble(ended(v.ctx, err))
+		return nil, trouble(ended(v.ctx, inUse(o.writers, err)))
 	}
 	err = v.conn.Raw(func(behind any) error {
 		v.raw = behind.(*stdlib.Conn).Conn()

@@ -56,7 +56,7 @@ func (r *resolved) migrate(ctx context.Context, conn *pgx.Conn, known []format, 
 	for _, f := range known[found:] {
 		done, err := r.migrateTo(ctx, conn, f)
 		if err != nil {
-			return fmt.Errorf("migrate to format %d (%s): %w", f.number, f.name, trouble(err))
+			return fmt.Errorf("migrate store %s to format %d (%s): %w%s", r.name, f.number, f.name, trouble(err), mayNot(err, r.Schema))
 		}
 		if done {
 			did = append(did, f.number)
@@ -115,4 +115,15 @@ func (r *resolved) migrateTo(ctx context.Context, conn *pgx.Conn, f format) (don
 		return err
 	})
 	return done, err
+}
+
+// mayNot says what to do where the role may not make what is to be made; "" for any other error.
+func mayNot(err error, schema string) string {
+	switch {
+	case code(err) != "42501":
+		return ""
+	case schema == "":
+		return ": the role makes the tables in the first schema of its search_path: GRANT USAGE, CREATE ON that SCHEMA to it, or set Config.Schema to one of its own"
+	}
+	return ": GRANT CREATE ON DATABASE to the role, which lets it make the schema, or USAGE, CREATE ON SCHEMA " + quote(schema) + " where that is there"
 }

@@ -28,6 +28,8 @@ func trouble(err error) error {
 	switch {
 	case err == nil, errors.Is(err, eventstore.ErrTrouble), errors.Is(err, eventstore.ErrUnknownCommit), errors.Is(err, eventstore.ErrClosed):
 		return err
+	case isUnmade(err):
+		return fmt.Errorf("%w: %w%s", eventstore.ErrTrouble, err, whatToDo(err))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case code(err) == idleInTransaction:

@@ -122,7 +122,7 @@ func (o *opened) commitAlone(ctx context.Context, c *eventstore.Changes) (done e
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = o.writers.Acquire(ctx); err != nil {
-			return eventstore.Committed{}, trouble(ended(ctx, err))
+			return eventstore.Committed{}, trouble(ended(ctx, inUse(o.writers, err)))
 		}
 		done, err = o.work(ctx, conn.Conn(), "", c)
 		conn.Release()
@@ -180,7 +180,7 @@ func changeIn(ctx context.Context, pool *pgxpool.Pool, connection func(context.C
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = pool.Acquire(ctx); err != nil {
-			return trouble(ended(ctx, err))
+			return trouble(ended(ctx, inUse(pool, err)))
 		}
 		c := connection(ctx)
 		c.conn = conn.Conn()

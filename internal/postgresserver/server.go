@@ -22,6 +22,7 @@ type Options struct {
 	Fsync     bool     // as in production
 	StandbyOf *Server  // follows that server by streaming replication, and can be read
 	Listen    string   // one more address to listen on beside 127.0.0.1, at the same port, for all who reach it
+	HBA       []string // lines of pg_hba.conf before all others: "host all app all scram-sha-256"
 	Config    []string // settings, "max_connections=20"; they win over ours
 }
 
@@ -63,6 +64,9 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err == nil && o.Listen != "" {
 		err = s.letIn()
 	}
+	if err == nil && len(o.HBA) > 0 {
+		err = s.admit(o.HBA)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +92,16 @@ func (s *Server) letIn() error {
 	}
 	_, err = fmt.Fprintln(f, "host all all all trust")
 	return errors.Join(err, f.Close())
+}
+
+// admit puts lines before those that say who is let in.
+func (s *Server) admit(lines []string) error {
+	path := filepath.Join(s.data(), "pg_hba.conf")
+	rest, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"+string(rest)), 0o600)
 }
 
 // finish runs a program that ends by itself.

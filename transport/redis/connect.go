@@ -72,6 +72,8 @@ func (c *Config) reach(ctx context.Context) (*servers, error) {
 		}
 		if err = s.identify(ctx, seed); err == nil {
 			err = s.explore(ctx, seed)
+		} else {
+			err = c.notLetIn(addr, err)
 		}
 		if err == nil {
 			return s, nil
@@ -95,7 +97,7 @@ func (c *Config) seeds(first string) []string {
 func (s *servers) identify(ctx context.Context, seed *server) error {
 	info, err := seed.work.Info(ctx).Result()
 	if err != nil {
-		return notLetIn(seed.addr, err)
+		return err
 	}
 	s.version = infoField(info, "redis_version")
 	major, _, _ := strings.Cut(s.version, ".")
@@ -106,28 +108,6 @@ func (s *servers) identify(ctx context.Context, seed *server) error {
 	s.legacy = n < 7
 	s.cluster = infoField(info, "cluster_enabled") == "1"
 	return nil
-}
-
-// notLetIn says of a server that did not answer the first question which one it is, and what to do: whoever reads it has just set the URL.
-func notLetIn(addr string, err error) error {
-	at := "redis"
-	if addr != "" { // Sentinels say where
-		at += " " + addr
-	}
-	do := ""
-	switch codeOf(err) {
-	case "NOAUTH":
-		do = ": it wants a password: put it into the URL, as in redis://user:password@host:6379 (redis://:password@host:6379 where it has no users), or set Config.Password"
-	case "WRONGPASS":
-		do = ": see whether user and password are those of this server"
-	case "NOPERM":
-		do = ": the account needs +info, and what else the guide lists for it"
-	case "":
-		if unreached(err) {
-			do = ": see whether a server runs there and lets this process in, and whether host and port are right"
-		}
-	}
-	return fmt.Errorf("%s: %w%s", at, err, do)
 }
 
 // explore learns the slots of a Cluster.

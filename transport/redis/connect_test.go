@@ -1,8 +1,11 @@
 package redis_test
 
 import (
+	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/internal/redisserver"
@@ -100,6 +103,69 @@ func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
 	err := redis.Open(locked.URL()).Connect(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "it wants a password") {
 		t.Errorf("without a password: %v", err)
+	}
+}
+
+// closedAndMute gives an address at which nobody listens, and one at which nobody answers.
+func closedAndMute(t *testing.T) (closed, mute string) {
+	t.Helper()
+	var at [2]string
+	for i := range at {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at[i] = l.Addr().String(); i == 0 {
+			l.Close()
+			continue
+		}
+		t.Cleanup(func() { l.Close() })
+	}
+	return at[0], at[1]
+}
+
+// Whoever reaches no server, or another one than the URL says, is told what to do.
+func TestWhoReachesNoServerIsToldWhatToDo(t *testing.T) {
+	t.Parallel()
+	plain, sealed := redisserver.Run(t, redisserver.Options{}), redisserver.Run(t, redisserver.Options{TLS: true})
+	full := redisserver.Run(t, redisserver.Options{Config: []string{"--maxclients", "1"}})
+	one, err := net.Dial("tcp", full.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	if _, err := fmt.Fprint(one, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Read(make([]byte, 16)); err != nil { // it is in
+		t.Fatal(err)
+	}
+	closed, mute := closedAndMute(t)
+	const seeServer = "see whether a server runs there and lets this process in, and whether host and port are right"
+	for name, c := range map[string]struct {
+		cfg  redis.Config
+		want string
+	}{
+		"nobody listens":    {redis.Config{URL: "redis://" + closed}, seeServer},
+		"no such host":      {redis.Config{URL: "redis://no-such-host.invalid:6379"}, seeServer},
+		"nothing answers":   {redis.Config{URL: "redis://" + mute}, seeServer},
+		"TLS is not there":  {redis.Config{URL: "rediss://" + plain.Addr()}, "where it has no TLS, the URL is redis://"},
+		"TLS is wanted":     {redis.Config{URL: "redis://" + sealed.Addr()}, "whether it wants TLS (rediss://)"},
+		"certificate":       {redis.Config{URL: "rediss://" + sealed.Addr()}, "signed by who Config.TLS (RootCAs), or the system, trusts"},
+		"no such database":  {redis.Config{URL: "redis://" + plain.Addr() + "/99"}, "the URL names a database that the server does not have"},
+		"no room":           {redis.Config{URL: "redis://" + full.Addr()}, "room for more clients"},
+		"no Sentinel there": {redis.Config{URL: "redis://" + closed, Master: "orders"}, seeServer},
+		"no Sentinel":       {redis.Config{URL: "redis://" + plain.Addr(), Master: "orders"}, "that is no Sentinel"},
+	} {
+		c.cfg.TTL, c.cfg.Timeout = 5*time.Second, 500*time.Millisecond
+		tr := redis.New(c.cfg)
+		err := tr.Connect(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "redis") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want something about %q", name, err, c.want)
+		}
+		if err := tr.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
