@@ -144,20 +144,21 @@ func (c Config) faults() error {
 // mostNode is the longest name of a node, in bytes.
 const mostNode = 255
 
-// checkNode says what is wrong with the name of a node.
+// checkNode says what is wrong with the name of a node, in an [*event.IDError].
 func checkNode(node string) error {
 	const otherwise = ": name it as in orders-1, or leave Node empty for Name@host"
+	unfit := func(reason string) error { return &event.IDError{What: "Node", ID: node, Reason: reason + otherwise} }
 	switch {
 	case strings.TrimSpace(node) == "":
-		return fmt.Errorf("Node %q has nothing but spaces%s", node, otherwise)
+		return unfit("has nothing but spaces")
 	case len(node) > mostNode:
-		return fmt.Errorf("Node %.40q... is %d bytes long, %d are allowed%s", node, len(node), mostNode, otherwise)
+		return unfit(fmt.Sprintf("is %d bytes long, %d are allowed", len(node), mostNode))
 	}
 	if err := event.CheckID("Node", node); err != nil {
 		return err
 	}
 	if strings.ContainsFunc(node, unicode.IsSpace) {
-		return fmt.Errorf("Node %q has a space in it%s", node, otherwise)
+		return unfit("has a space in it")
 	}
 	return nil
 }
