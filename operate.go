@@ -89,10 +89,14 @@ func (a *App) Halts(ctx context.Context, name string, after Unit, limit int) ([]
 	return a.cfg.Store.ListHalts(ctx, name, after, limit)
 }
 
-// Halt gives the halt of one unit, nil when it is not halted. The name of neither a handler nor an entity kind is an error.
+// Halt gives the halt of one unit, nil when it is not halted. The name of neither a handler nor an entity kind is an error, and so is what nothing can be
+// called, an [*event.IDError].
 func (a *App) Halt(ctx context.Context, u Unit) (*Halted, error) {
 	r, err := a.live()
 	if err != nil {
+		return nil, err
+	}
+	if err := eventstore.CheckUnit(u); err != nil {
 		return nil, err
 	}
 	known, err := a.cfg.Store.Recover(ctx, []eventstore.Ask{{Unit: u}})

@@ -8,7 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/postgres"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 	"github.com/keyhold/keyhold/transport/local"
@@ -28,6 +30,65 @@ func TestWhatPostgreSQLCannotKeepIsRefusedInWordsOrMadeText(t *testing.T) {
 			if wrong, is := errors.AsType[*event.IDError](err); !is || wrong.What != what || strings.Contains(err.Error(), "SQLSTATE") {
 				t.Errorf("%s of %.10q: %.300v", what, id, err)
 			}
+		}
+	}
+	unfit := keyhold.Unit{Name: "register", Key: "a\x00b"}
+	for what, look := range map[string]func() error{
+		"Halt":  func() error { _, err := app.Halt(t.Context(), unfit); return err },
+		"Halts": func() error { _, err := app.Halts(t.Context(), "register", unfit, 1); return err },
+		"Unit":  func() error { _, err := app.Admin().Unit(t.Context(), unfit, admin.ShowOptions{}); return err },
+		"Why": func() error {
+			_, err := app.Admin().Why(t.Context(), admin.WhyQuery{Category: "cart", Key: unfit.Key})
+			return err
+		},
+		"Retry": func() error {
+			_, err := app.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActRetry, Handler: unfit.Name, Key: unfit.Key})
+			return err
+		},
+		"Pause": func() error {
+			_, err := app.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActPause, Handler: unfit.Name, Key: unfit.Key})
+			return err
+		},
+		"Skip": func() error {
+			_, err := app.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActSkip, Handler: unfit.Name, Key: unfit.Key, Reason: "r"})
+			return err
+		},
+		"Parked": func() error { _, err := app.Admin().Parked(t.Context(), unfit, "", 0); return err },
+		"Events": func() error {
+			_, err := app.Admin().Events(t.Context(), admin.EventQuery{Category: "cart", Key: unfit.Key})
+			return err
+		},
+		"an Event": func() error {
+			_, err := app.Admin().Event(t.Context(), admin.Place{Category: "cart", Key: unfit.Key, Sequence: 1}, false)
+			return err
+		},
+		"an entity": func() error {
+			_, err := app.Admin().Events(t.Context(), admin.EventQuery{Entity: event.Stream{Kind: "cart", ID: unfit.Key}})
+			return err
+		},
+		"Audit": func() error {
+			_, err := app.Admin().Audit(t.Context(), admin.AuditQuery{Handler: unfit.Name, Key: unfit.Key})
+			return err
+		},
+		"a job": func() error {
+			_, err := app.Admin().PlanJob(t.Context(), admin.JobRequest{Kind: eventstore.JobPurge, Reason: "r", Filter: admin.Filter{Handler: unfit.Name, Key: unfit.Key}})
+			return err
+		},
+		"DeadLetter": func() error {
+			_, err := app.Admin().DeadLetter(t.Context(), unfit, admin.Place{Category: "cart", Key: unfit.Key, Sequence: 1}, false)
+			return err
+		},
+		"DeadLetters": func() error {
+			_, err := app.Admin().DeadLetters(t.Context(), admin.DeadQuery{Filter: admin.Filter{Handler: unfit.Name, Key: unfit.Key}})
+			return err
+		},
+		"Adopt": func() error {
+			_, err := app.Admin().Adopt(t.Context(), admin.AdoptRequest{Category: "cart", Key: unfit.Key, Reason: "r"})
+			return err
+		},
+	} {
+		if err := look(); !errors.Is(err, event.ErrBadID) || strings.Contains(err.Error(), "SQLSTATE") {
+			t.Errorf("%s of a key that cannot be: %.300v", what, err)
 		}
 	}
 	const odd = "\x00 \x1b[2J"

@@ -115,5 +115,11 @@ func (q *PartitionQuery) Validate() error {
 	if !slices.Contains(known, q.Status) {
 		return fmt.Errorf("no such status %q (known: %v)", string(q.Status), known[1:])
 	}
+	if err := CheckLane(event.LaneRef{Category: q.Category}); err != nil {
+		return err
+	}
+	if err := CheckPage(q.Name, event.Unit{Name: q.After.Name, Key: q.After.Lane.Key}); err != nil {
+		return err
+	}
 	return CheckLimit(q.Limit)
 }

@@ -236,6 +236,11 @@ type ProjectionAct struct {
 
 // Validate reports what is wrong with the act, whatever the store holds.
 func (a *ProjectionAct) Validate() error {
+	for _, text := range [...]struct{ what, is string }{{"name", a.Name}, {"event id", a.Event}} {
+		if err := event.CheckID(text.what, text.is); err != nil { // it could not be named with whatever else is wrong
+			return fmt.Errorf("%s: %w", a.Kind, err)
+		}
+	}
 	var errs []error
 	switch a.Kind {
 	case ActPause, ActResume, ActRetry, ActRebuild, ActCancelRebuild, ActDropBuild:

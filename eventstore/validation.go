@@ -268,3 +268,35 @@ func repeated[T any, K comparable](items []T, key func(*T) K) int {
 	}
 	return -1
 }
+
+// CheckUnit reports a unit that no store can have, however it was asked for: its error is an [*event.IDError]. An empty name or key is no fault here.
+func CheckUnit(u event.Unit) error {
+	if err := event.CheckID("name", u.Name); err != nil {
+		return err
+	}
+	return event.CheckID("key", u.Key)
+}
+
+// CheckPage does the same for a page of what belongs to a handler, after a unit.
+func CheckPage(name string, after event.Unit) error {
+	if err := event.CheckID("name", name); err != nil {
+		return err
+	}
+	return CheckUnit(after)
+}
+
+// CheckLane does the same for a lane.
+func CheckLane(l event.LaneRef) error {
+	if err := event.CheckID("category", l.Category); err != nil {
+		return err
+	}
+	return event.CheckID("key", l.Key)
+}
+
+// CheckStream does the same for a stream.
+func CheckStream(s event.Stream) error {
+	if err := event.CheckID("kind", s.Kind); err != nil {
+		return err
+	}
+	return event.CheckID("id", s.ID)
+}

@@ -68,6 +68,77 @@ var texts = []check{
 		f.same("lane", f.lane(orders), []event.Envelope{})
 		f.same("acts", f.actsAfter(0, 10), []eventstore.ActRecord{})
 	}},
+	{"what nothing can be called is not looked for, and named", func(f *fixture) {
+		f.register([]string{"shipping", "order"})
+		for name, text := range unfit {
+			key, named, in, of := event.Unit{Name: "shipping", Key: text}, event.Unit{Name: text, Key: "a"}, event.LaneRef{Category: "order", Key: text}, event.Stream{Kind: "order", ID: text}
+			for what, look := range map[string]func() error{
+				"state of a key":     func() error { _, err := f.store.UnitState(f.ctx, key); return err },
+				"state of a handler": func() error { _, err := f.store.UnitState(f.ctx, named); return err },
+				"stream":             func() error { _, err := f.store.ReadStream(f.ctx, of, 0, 1); return err },
+				"stream of a kind":   func() error { _, err := f.store.ReadStream(f.ctx, event.Stream{Kind: text, ID: "7"}, 0, 1); return err },
+				"snapshot":           func() error { _, err := f.store.ReadSnapshot(f.ctx, of); return err },
+				"reply":              func() error { _, err := f.store.ReadReply(f.ctx, of, "c-1"); return err },
+				"reply to a command": func() error { _, err := f.store.ReadReply(f.ctx, order7, text); return err },
+				"lane":               func() error { _, err := f.store.ReadLane(f.ctx, in, 0, 1); return err },
+				"lane of a category": func() error { _, err := f.store.ReadLane(f.ctx, lane(text, "a"), 0, 1); return err },
+				"tail":               func() error { _, err := f.store.LaneTail(f.ctx, in); return err },
+				"abandon":            func() error { return f.store.Abandon(f.ctx, in, 1, "erased") },
+				"halts":              func() error { _, err := f.store.ListHalts(f.ctx, text, event.Unit{}, 1); return err },
+				"halts after a key":  func() error { _, err := f.store.ListHalts(f.ctx, "", key, 1); return err },
+				"dead letters":       func() error { _, err := f.store.ListDead(f.ctx, text, event.Position{}, 1); return err },
+				"dead letters after": func() error { _, err := f.store.ListDead(f.ctx, "shipping", event.Position{Lane: in}, 1); return err },
+				"parked":             func() error { _, err := f.store.ListParked(f.ctx, key, 0, 1); return err },
+				"parking":            func() error { _, err := f.store.ListParking(f.ctx, text, event.Unit{}, 1); return err },
+				"pauses":             func() error { _, err := f.store.ListPauses(f.ctx, text, event.Unit{}, 1); return err },
+				"pauses after a key": func() error { _, err := f.store.ListPauses(f.ctx, "", key, 1); return err },
+				"acts of a handler":  func() error { _, err := f.store.ListActs(f.ctx, eventstore.ActQuery{Name: text, Limit: 1}); return err },
+				"acts of a key": func() error {
+					_, err := f.store.ListActs(f.ctx, eventstore.ActQuery{Name: "shipping", Key: text, Limit: 1})
+					return err
+				},
+				"partitions": func() error {
+					_, err := f.store.ListPartitions(f.ctx, eventstore.PartitionQuery{Name: text, Limit: 1})
+					return err
+				},
+				"partitions of": func() error {
+					_, err := f.store.ListPartitions(f.ctx, eventstore.PartitionQuery{Category: text, Limit: 1})
+					return err
+				},
+				"partitions after": func() error {
+					_, err := f.store.ListPartitions(f.ctx, eventstore.PartitionQuery{After: eventstore.PartitionPlace{Name: "shipping", Lane: in}, Limit: 1})
+					return err
+				},
+				"projection": func() error { _, err := f.store.ReadProjection(f.ctx, text); return err },
+				"act on a projection": func() error {
+					_, err := f.store.ActOnProjection(f.ctx, eventstore.ProjectionAct{Kind: eventstore.ActPause, Name: text, Actor: "ann"})
+					return err
+				},
+				"event of a projection": func() error {
+					_, err := f.store.ActOnProjection(f.ctx, eventstore.ProjectionAct{Kind: eventstore.ActRetry, Name: "totals", Event: text, Actor: "ann"})
+					return err
+				},
+				"lanes that diverged": func() error { _, err := f.store.ListDiverged(f.ctx, in, 1); return err },
+				"adopt": func() error {
+					_, err := f.store.Adopt(f.ctx, event.Position{Lane: in, Sequence: 1}, "ann", "lost")
+					return err
+				},
+				"adopt an event": func() error {
+					_, err := f.store.Adopt(f.ctx, event.Position{Lane: orders, Sequence: 1, EventID: text}, "ann", "lost")
+					return err
+				},
+				"count of a job": func() error {
+					_, _, err := f.store.CountJob(f.ctx, eventstore.JobPurge, eventstore.Filter{Handler: "shipping", Key: text})
+					return err
+				},
+			} {
+				f.refusedID(what+" with "+name, look())
+			}
+			if _, _, err := f.store.CountJob(f.ctx, eventstore.JobPurge, eventstore.Filter{Handler: "shipping", Reason: text}); err != nil {
+				f.Errorf("count of a job by a reason with %s: %v", name, err)
+			}
+		}
+	}},
 	{"an identifier of the greatest length is kept, also beside the longest keys", func(f *fixture) {
 		long, key := strings.Repeat("é", event.MaxID/2), strings.Repeat("k", event.MaxKey)
 		e := f.event("order", key)

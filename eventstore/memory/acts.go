@@ -104,6 +104,9 @@ func (s *Store) LastAct(ctx context.Context) (int64, error) {
 
 // ListActs implements [eventstore.Acts].
 func (s *Store) ListActs(ctx context.Context, q eventstore.ActQuery) ([]eventstore.ActRecord, error) {
+	if err := eventstore.CheckUnit(event.Unit{Name: q.Name, Key: q.Key}); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(q.Limit); err != nil {
 		return nil, err
 	}

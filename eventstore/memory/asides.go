@@ -338,6 +338,9 @@ func (s *Store) DueUnits(ctx context.Context, after event.Unit, limit int) ([]ev
 
 // ListParked implements [eventstore.Asides].
 func (s *Store) ListParked(ctx context.Context, u event.Unit, after int64, limit int) ([]eventstore.Parked, error) {
+	if err := eventstore.CheckUnit(u); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -356,6 +359,9 @@ func (s *Store) ListParked(ctx context.Context, u event.Unit, after int64, limit
 
 // ListParking implements [eventstore.Asides].
 func (s *Store) ListParking(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Parking, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

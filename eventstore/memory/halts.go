@@ -12,6 +12,9 @@ import (
 
 // ListHalts implements [eventstore.Halts].
 func (s *Store) ListHalts(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Halt, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -35,6 +38,9 @@ func compareUnits(a, b event.Unit) int {
 
 // ListDead implements [eventstore.Halts].
 func (s *Store) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
+	if err := eventstore.CheckPage(name, event.Unit{Key: after.Lane.Key}); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

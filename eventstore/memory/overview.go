@@ -103,6 +103,9 @@ func (d *data) handlerOverview(h eventstore.Handler) eventstore.HandlerOverview 
 
 // ListPauses implements [eventstore.Overviews].
 func (s *Store) ListPauses(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Pause, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,9 @@ func (s *Store) ListProjections(ctx context.Context) (all []eventstore.Projectio
 
 // ReadProjection implements [eventstore.Projections].
 func (s *Store) ReadProjection(ctx context.Context, name string) (p eventstore.Projection, err error) {
+	if err := event.CheckID("projection", name); err != nil {
+		return eventstore.Projection{}, err
+	}
 	var known bool
 	err = s.read(ctx, func(d *data) {
 		p, known = d.projections[name]

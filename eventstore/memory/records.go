@@ -14,6 +14,9 @@ import (
 
 // ReadLane implements [eventstore.Records].
 func (s *Store) ReadLane(ctx context.Context, ref event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error) {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -43,6 +46,9 @@ func (l *lane) run(seq event.Sequence, limit int) []*record {
 
 // LaneTail implements [eventstore.Records].
 func (s *Store) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence, error) {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return 0, err
+	}
 	var tail event.Sequence
 	err := s.read(ctx, func(d *data) {
 		if l := d.lanes[ref]; l != nil {
@@ -54,6 +60,9 @@ func (s *Store) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence
 
 // Abandon implements [eventstore.Records].
 func (s *Store) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequence, reason string) error {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return err
+	}
 	return s.change(ctx, func(d *data) error {
 		l := d.lanes[ref]
 		if l == nil {

@@ -12,6 +12,9 @@ const countedDead = 1000 // where a unit's count of dead letters ends
 
 // UnitState implements [eventstore.Acts].
 func (s *Store) UnitState(ctx context.Context, u event.Unit) (eventstore.UnitState, error) {
+	if err := eventstore.CheckUnit(u); err != nil {
+		return eventstore.UnitState{}, err
+	}
 	var state eventstore.UnitState
 	err := s.read(ctx, func(d *data) { state = d.state(u) })
 	return state, err

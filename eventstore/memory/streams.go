@@ -13,6 +13,9 @@ import (
 
 // ReadStream implements [eventstore.Streams].
 func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, limit int) ([]event.Envelope, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -31,6 +34,9 @@ func (s *Store) ReadStream(ctx context.Context, ref event.Stream, after uint64, 
 
 // ReadSnapshot implements [eventstore.Streams].
 func (s *Store) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore.Snapshot, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
 	var found *eventstore.Snapshot
 	err := s.read(ctx, func(d *data) {
 		if st := d.streams[ref]; st != nil {
@@ -47,6 +53,12 @@ func (s *Store) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore
 
 // ReadReply implements [eventstore.Streams].
 func (s *Store) ReadReply(ctx context.Context, ref event.Stream, commandID string) (*eventstore.Reply, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
+	if err := event.CheckID("command id", commandID); err != nil {
+		return nil, err
+	}
 	var found *eventstore.Reply
 	err := s.read(ctx, func(d *data) {
 		if st := d.streams[ref]; st != nil {

@@ -217,6 +217,9 @@ func (s operations) LastAct(ctx context.Context) (id int64, err error) {
 
 // ListActs implements [eventstore.Acts].
 func (s operations) ListActs(ctx context.Context, q eventstore.ActQuery) ([]eventstore.ActRecord, error) {
+	if err := eventstore.CheckUnit(event.Unit{Name: q.Name, Key: q.Key}); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(q.Limit); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,9 @@ func halt(ctx context.Context, q queryer, u event.Unit) (*eventstore.Halt, error
 
 // ListHalts implements [eventstore.Halts].
 func (s operations) ListHalts(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Halt, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -72,6 +75,9 @@ const selectDead = `SELECT ` + deadColumns + ` FROM keyhold_dead d JOIN keyhold_
 
 // ListDead implements [eventstore.Halts].
 func (s operations) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
+	if err := eventstore.CheckPage(name, event.Unit{Key: after.Lane.Key}); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

@@ -104,6 +104,9 @@ const selectDueUnits = `SELECT u.name, u.key FROM (
 
 // ListParked implements [eventstore.Asides].
 func (s operations) ListParked(ctx context.Context, u event.Unit, after int64, limit int) ([]eventstore.Parked, error) {
+	if err := eventstore.CheckUnit(u); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -126,6 +129,9 @@ const selectParked = `SELECT ` + parkedColumns + ` FROM keyhold_parked p JOIN ke
 
 // ListParking implements [eventstore.Asides].
 func (s operations) ListParking(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Parking, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

@@ -105,6 +105,9 @@ func pauses(ctx context.Context, q queryer, u event.Unit) (own, whole *eventstor
 
 // ListPauses implements [eventstore.Overviews].
 func (s operations) ListPauses(ctx context.Context, name string, after event.Unit, limit int) ([]eventstore.Pause, error) {
+	if err := eventstore.CheckPage(name, after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -127,6 +130,9 @@ func (s operations) ListPauses(ctx context.Context, name string, after event.Uni
 
 // UnitState implements [eventstore.Acts].
 func (s operations) UnitState(ctx context.Context, u event.Unit) (eventstore.UnitState, error) {
+	if err := eventstore.CheckUnit(u); err != nil {
+		return eventstore.UnitState{}, err
+	}
 	var found eventstore.UnitState
 	err := s.read(ctx, func(r *readers) error {
 		return r.snapshot(ctx, func(q queryer) error {

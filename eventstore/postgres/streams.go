@@ -10,6 +10,9 @@ import (
 
 // ReadStream implements [eventstore.Streams].
 func (s operations) ReadStream(ctx context.Context, ref event.Stream, after uint64, limit int) ([]event.Envelope, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -31,6 +34,9 @@ func (s operations) ReadStream(ctx context.Context, ref event.Stream, after uint
 
 // ReadSnapshot implements [eventstore.Streams].
 func (s operations) ReadSnapshot(ctx context.Context, ref event.Stream) (*eventstore.Snapshot, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
 	snapshot := &eventstore.Snapshot{Stream: ref}
 	var found bool
 	err := s.read(ctx, func(r *readers) (err error) {
@@ -49,6 +55,12 @@ func (s operations) ReadSnapshot(ctx context.Context, ref event.Stream) (*events
 
 // ReadReply implements [eventstore.Streams].
 func (s operations) ReadReply(ctx context.Context, ref event.Stream, commandID string) (*eventstore.Reply, error) {
+	if err := eventstore.CheckStream(ref); err != nil {
+		return nil, err
+	}
+	if err := event.CheckID("command id", commandID); err != nil {
+		return nil, err
+	}
 	reply := &eventstore.Reply{Stream: ref, CommandID: commandID}
 	var found bool
 	var ms int64

@@ -25,6 +25,9 @@ func (s *Store) Diverge(ctx context.Context, held []eventstore.PartFence, d even
 
 // ListDiverged implements [eventstore.Divergences].
 func (s operations) ListDiverged(ctx context.Context, after event.LaneRef, limit int) ([]eventstore.Divergence, error) {
+	if err := eventstore.CheckLane(after); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -50,6 +53,12 @@ func (s operations) ListDiverged(ctx context.Context, after event.LaneRef, limit
 
 // Adopt implements [eventstore.Divergences].
 func (s operations) Adopt(ctx context.Context, seen event.Position, actor, reason string) (eventstore.ActRecord, error) {
+	if err := eventstore.CheckLane(seen.Lane); err != nil {
+		return eventstore.ActRecord{}, err
+	}
+	if err := event.CheckID("event id", seen.EventID); err != nil {
+		return eventstore.ActRecord{}, err
+	}
 	ref := seen.Lane
 	if err := eventstore.CheckAdopt(ref, actor, reason); err != nil {
 		return eventstore.ActRecord{}, err

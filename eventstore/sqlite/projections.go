@@ -28,6 +28,9 @@ func (s operations) ListProjections(ctx context.Context) (all []eventstore.Proje
 
 // ReadProjection implements [eventstore.Projections].
 func (s operations) ReadProjection(ctx context.Context, name string) (p eventstore.Projection, err error) {
+	if err := event.CheckID("projection", name); err != nil {
+		return eventstore.Projection{}, err
+	}
 	err = s.read(ctx, func(r *readers) error {
 		return r.snapshot(ctx, func(q queryer) error {
 			p, err = loadProjection(ctx, q, name)

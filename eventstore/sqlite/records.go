@@ -13,6 +13,9 @@ import (
 
 // ReadLane implements [eventstore.Records].
 func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error) {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -57,6 +60,9 @@ func readLane(ctx context.Context, q queryer, storeID string, a eventstore.LaneR
 
 // LaneTail implements [eventstore.Records].
 func (s operations) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence, error) {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return 0, err
+	}
 	var last event.Sequence
 	err := s.read(ctx, func(r *readers) error {
 		_, err := get(ctx, r, `SELECT last FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`,
@@ -71,6 +77,9 @@ func (s operations) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequ
 
 // Abandon implements [eventstore.Records].
 func (s operations) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequence, reason string) error {
+	if err := eventstore.CheckLane(ref); err != nil {
+		return err
+	}
 	err := s.change(ctx, "abandon", func(c *connection) error {
 		var lane int64
 		var void bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 )
 
@@ -30,7 +31,7 @@ func (r *run) explain(err error) error {
 			advice: "Migrate it while nobody has it open: " + r.typed() + " migrate up"}
 	}
 	switch {
-	case errors.Is(err, admin.ErrUsage):
+	case errors.Is(err, admin.ErrUsage), errors.Is(err, event.ErrBadID):
 		return &fault{code: ExitUsage, err: err, advice: "See " + r.command.CommandPath() + " --help."}
 	case errors.Is(err, eventstore.ErrInUse): // it says what to stop
 		return &fault{code: ExitMoved, err: err}
