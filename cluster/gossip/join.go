@@ -191,8 +191,10 @@ func advice(err error) string {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 	}
 	switch {
-	case has("not encrypted", "encryption is not configured"):
-		return "one of the two nodes has Keys, and the other has none: give them the same"
+	case has("encryption is not configured"):
+		return "the other one has Keys, and this one has none: give them the same, in Config.Keys or Config.KeyFile"
+	case has("not encrypted"):
+		return "this one has Keys, and the other one has none: give them the same, in Config.Keys or Config.KeyFile"
 	case has("No installed keys", "decrypt"):
 		return "the two nodes have different Keys: give them the same; while keys are changed each node needs the old one and the new one"
 	default:

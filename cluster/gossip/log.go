@@ -154,7 +154,7 @@ func host(address string) string {
 // notJoined tells of a join that did not come about. That a node which was there does not answer is nothing new.
 func (l *logs) notJoined(address string, err error) {
 	if what := advice(err); what != "" {
-		l.warn(unreadable, address, ": "+what, "address", address, "error", err)
+		l.warn(unreadable, address, ": "+what, "address", address, "error", strings.Join(strings.Fields(err.Error()), " "))
 		return
 	}
 	l.out.Load().Debug("gossip does not reach a node", "address", address, "error", err)
@@ -176,7 +176,10 @@ func (l *logs) Write(line []byte) (int, error) {
 	if !found {
 		bare = text
 	}
-	_, from, _ := strings.Cut(bare, "from=")
+	_, from, received := strings.Cut(bare, "from=")
+	if !received { // or it is about a join, of which notJoined tells, too
+		from = between(bare, "failed to join ", ": ")
+	}
 	switch {
 	case strings.Contains(bare, "over TCP but UDP probes failed"):
 		l.warn(noUDP, between(bare, "connect to ", " "), ": let UDP through on the port of Bind, or use the preset TCPOnly", "library", bare)
