@@ -1,6 +1,7 @@
 package keyhold_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -151,6 +152,63 @@ func TestAStartThatFailsLeavesTheTransportToOthers(t *testing.T) {
 		stop(t, app) // of what it has not
 		works(t, other, n, what)
 		stop(t, other)
+	}
+}
+
+// grudging is a store that cannot be closed at first.
+type grudging struct {
+	eventstore.Store
+	fault error
+}
+
+func (s *grudging) Stop(ctx context.Context) error {
+	if s.fault != nil {
+		return s.fault
+	}
+	return s.Store.Stop(ctx)
+}
+
+// A store that cannot be closed keeps its transport from nobody, and another Stop of it does not touch that again.
+func TestAStoreThatCannotBeClosedLeavesTheTransportToOthers(t *testing.T) {
+	t.Parallel()
+	for name, kind := range shareable {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, carries := kind(t)
+			carrier, stuck := carries(), &grudging{Store: store(), fault: errors.New("the disk is gone")}
+			n := newNotes()
+			sells := func(what string, store eventstore.Store) (app *keyhold.App, sell func()) {
+				h := n.prices()
+				h.Name, h.Categories = what+".prices", []string{what}
+				app = keyhold.New(keyhold.Config{Name: "shop", Store: store, Transport: carrier, Logger: quiet})
+				app.Register(h, keyhold.Category{Name: what, Events: price.Events})
+				if err := app.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return app, func() {
+					t.Helper()
+					if err := keyhold.Publish(t.Context(), app, keyhold.For("p-1", priceSet{what})); err != nil {
+						t.Fatal(err)
+					}
+					within(t, time.Minute, "what was published to be applied", n.news)
+				}
+			}
+			app, sell := sells("wine", stuck)
+			sell()
+			if err := app.Stop(t.Context()); !errors.Is(err, stuck.fault) {
+				t.Errorf("stop: %v", err)
+			}
+			other, sell := sells("beer", store())
+			sell()
+			if err := app.Stop(t.Context()); !errors.Is(err, stuck.fault) {
+				t.Errorf("stop again: %v", err)
+			}
+			sell()
+			stuck.fault = nil
+			stop(t, app)
+			sell()
+			stop(t, other)
+		})
 	}
 }
 

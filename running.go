@@ -19,10 +19,12 @@ const (
 	drains = 2 * time.Second // how long a Start that failed lets behaviors in hand finish
 )
 
-// running is what exists between a Start and the end of its Stop. But for acts and jobs it is immutable once started.
+// running is what exists between a Start and the end of its Stop. But for acts, jobs and what a Stop notes it is immutable once started.
 type running struct {
 	app     *App
 	unclaim func()          // the transport
+	left    bool            // the store is all that is left to stop, and the transport may be another's
+	untried bool            // see [eventstore.Untried]; known once the store is left
 	runtime *actors.Runtime // nil in a start that failed early
 	carrier carrier         // likewise
 	store   *reach
@@ -163,6 +165,9 @@ func (a *App) undo(ctx context.Context, r *running) (*running, error) {
 // stop may be called again until it is through. The store comes last, and not before everybody who writes has left: its owner
 // alone keeps others from running the units that somebody is still inside of.
 func (r *running) stop(ctx context.Context) (through bool, err error) {
+	if r.left {
+		return r.close(ctx)
+	}
 	defer context.AfterFunc(ctx, func() { r.rollback(fmt.Errorf("transaction: %w", ErrStopping)) })()
 	r.watching.unwatch()
 	operates := r.operates(ctx)
@@ -192,15 +197,22 @@ func (r *running) stop(ctx context.Context) (through bool, err error) {
 	if inside || delivers != nil || projects != nil || purges != nil || operates != nil || reading {
 		return false, errors.Join(works, delivers, projects, purges, operates, watches)
 	}
-	if r.unsettled() {
+	r.left, r.untried = true, r.unsettled()
+	through, closes := r.close(ctx)
+	return through, errors.Join(works, watches, closes)
+}
+
+// close closes the store, which nobody uses any more. The transport is free from then on whatever comes of that: all who used it have ended.
+func (r *running) close(ctx context.Context) (through bool, err error) {
+	if r.untried {
 		ctx = eventstore.Untried(ctx)
 	}
-	closes := patiently(ctx, r.app.cfg.Store.Stop)
-	if closes == nil {
+	err = patiently(ctx, r.app.cfg.Store.Stop)
+	if err == nil {
 		r.rollback(ErrStopping)
-		r.unclaim()
 	}
-	return closes == nil, errors.Join(works, watches, closes)
+	r.unclaim()
+	return err == nil, err
 }
 
 // unsettled reports whether something that the process before may have ended of has not run since. Where units are leased, their leases tell.
