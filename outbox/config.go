@@ -34,7 +34,7 @@ type Config struct {
 	Observer Observer
 	Logger   *slog.Logger // of what no Observer is told; default: discards
 	// Now is the clock by which looks are set and due; default time.Now. Where a part has moved, the looks that its last holder set come early or late by as much as the two clocks differ, so that what a broker
-	// lost without being seen to is sent again, and a lane retired, that much sooner or later. Nothing else depends on it.
+	// lost without being seen to is sent again, and a lane retired, that much sooner or later.
 	Now func() time.Time
 }
 

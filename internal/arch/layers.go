@@ -63,7 +63,7 @@ var layers = []row{
 	{path: "internal/redisserver", layer: adapters, uses: []string{"internal/child"}, why: "a real Redis of one's own, for tests and the demo, which may break it"},
 	{path: "internal/postgresserver", layer: adapters, uses: []string{"internal/child"}, why: "a real PostgreSQL of one's own, for tests and the demo, which may break it"},
 	{path: "internal/proxy", layer: adapters, kit: true, why: "a connection on which things go wrong"},
-	{path: "internal/netns", layer: adapters, kit: true, why: "hosts that are cut off from one another, in network namespaces"},
+	{path: "internal/netns", layer: adapters, kit: true, uses: []string{"internal/child"}, why: "hosts that are cut off from one another, in network namespaces"},
 	{path: "internal/frozen", layer: adapters, kit: true, why: "scripts of released formats, which nothing may change"},
 	{path: "eventstore/faulty", layer: adapters, kit: true, why: "a store that fails when told to"},
 	{path: "eventstore/eventstoretest", layer: adapters, kit: true, why: "suite that every store passes"},

@@ -3,6 +3,7 @@ package child_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -186,4 +187,29 @@ func eventually(t *testing.T, what string, so func() bool) {
 			t.Fatalf("not within 10 s: %s", what)
 		}
 	}
+}
+
+func TestWhatATestIsTold(t *testing.T) {
+	missing, other := errors.New("not installed"), errors.New("it is broken")
+	for _, c := range []struct {
+		ci              string
+		err             error
+		skipped, failed bool
+	}{{"", nil, false, false}, {"true", nil, false, false}, {"", missing, true, false}, {"true", missing, false, true}, {"", other, false, true}, {"true", other, false, true}} {
+		t.Setenv("CI", c.ci)
+		went := false
+		v := child.Judge(t, func(tb child.TB) {
+			child.Check(tb, c.err, missing)
+			went = true
+		})
+		if v.Skipped != c.skipped || v.Failed != c.failed || went == (c.skipped || c.failed) {
+			t.Errorf("%+v: skipped %v, failed %v, went on %v", c, v.Skipped, v.Failed, went)
+		}
+	}
+	defer func() {
+		if got := recover(); got != any("of its own") {
+			t.Errorf("a panic of its own became %v", got)
+		}
+	}()
+	child.Judge(t, func(child.TB) { panic("of its own") })
 }

@@ -6,5 +6,5 @@
 //
 // A [Process] can be killed and frozen together with the processes it has started. Nothing here starts a goroutine.
 //
-// Reading order: home.go, process.go.
+// Reading order: home.go, process.go; tests.go for tests that need programs which may not be installed.
 package child

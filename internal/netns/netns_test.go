@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/keyhold/keyhold/internal/child"
 	"github.com/keyhold/keyhold/internal/netns"
 )
 
@@ -289,26 +290,8 @@ func TestNamesThatNoInterfaceCanHave(t *testing.T) {
 	}
 }
 
-// verdict is what a test was told.
-type verdict struct {
-	testing.TB
-	skipped, failed bool
-}
-
-func (v *verdict) Helper()        {}
-func (v *verdict) Cleanup(func()) {}
-func (v *verdict) Skip(...any)    { v.skipped = true; runtime.Goexit() }
-func (v *verdict) Fatal(...any)   { v.failed = true; runtime.Goexit() }
-
-func run(names ...string) *verdict {
-	v := &verdict{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		netns.Run(v, names...)
-	}()
-	<-done
-	return v
+func run(t *testing.T, names ...string) *child.Verdict {
+	return child.Judge(t, func(tb child.TB) { netns.Run(tb, names...) })
 }
 
 func TestWhereThereIsNoProgram(t *testing.T) {
@@ -320,11 +303,11 @@ func TestWhereThereIsNoProgram(t *testing.T) {
 	if _, err := netns.Open("east"); !errors.Is(err, netns.ErrMissing) {
 		t.Errorf("got %v, want ErrMissing", err)
 	}
-	if v := run("east"); !v.skipped {
+	if v := run(t, "east"); !v.Skipped {
 		t.Error("the test was not skipped")
 	}
 	t.Setenv("CI", "true")
-	if v := run("east"); !v.failed {
+	if v := run(t, "east"); !v.Failed {
 		t.Error("the test did not fail in CI, where the program could be installed")
 	}
 }
@@ -344,7 +327,7 @@ func TestWhereTheSystemRefuses(t *testing.T) {
 	if _, err := netns.Open("east"); !errors.Is(err, netns.ErrRefused) {
 		t.Errorf("got %v, want ErrRefused", err)
 	}
-	if v := run("east"); !v.skipped {
+	if v := run(t, "east"); !v.Skipped {
 		t.Error("the test was not skipped, although nobody could install what is missing")
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/keyhold/keyhold/internal/child"
 )
 
 var (
@@ -197,24 +198,17 @@ func (h *Host) carry(on bool, networks []string) error {
 }
 
 // TB is what is needed of [testing.TB].
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Skip(args ...any)
-	Fatal(args ...any)
-}
+type TB = child.TB
 
 // Run opens networks that are closed when the test ends. Where there can be none the test is skipped; where they merely lack a program, it fails when CI
 // is set.
 func Run(tb TB, names ...string) *Networks {
 	tb.Helper()
 	n, err := Open(names...)
-	if errors.Is(err, ErrRefused) || errors.Is(err, ErrMissing) && os.Getenv("CI") == "" {
+	if errors.Is(err, ErrRefused) {
 		tb.Skip(err)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	child.Check(tb, err, ErrMissing)
 	tb.Cleanup(func() { n.Close() })
 	return n
 }

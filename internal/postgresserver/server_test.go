@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
+	"github.com/keyhold/keyhold/internal/child"
 	"github.com/keyhold/keyhold/internal/netns"
 	"github.com/keyhold/keyhold/internal/postgresserver"
 )
@@ -214,36 +214,24 @@ func TestSaysWhyItDidNotStart(t *testing.T) {
 	}
 }
 
-// skipped is a test that was told to skip, or to fail.
-type skipped struct {
-	postgresserver.TB
-	skip, fatal bool
-}
-
-func (s *skipped) Skip(...any)  { s.skip = true; runtime.Goexit() }
-func (s *skipped) Fatal(...any) { s.fatal = true; runtime.Goexit() }
-
 func TestMissingServer(t *testing.T) {
 	defer postgresserver.SetDebian(filepath.Join(t.TempDir(), "*", "initdb"))()
 	t.Setenv("KEYHOLD_POSTGRES_BIN", "")
 	t.Setenv("PATH", t.TempDir())
-	run := func() *skipped {
-		s, over := &skipped{TB: t}, make(chan struct{})
-		go func() { defer close(over); postgresserver.Run(s, postgresserver.Options{}) }()
-		<-over
-		return s
+	run := func() *child.Verdict {
+		return child.Judge(t, func(tb child.TB) { postgresserver.Run(tb, postgresserver.Options{}) })
 	}
 	t.Setenv("CI", "")
-	if s := run(); !s.skip {
+	if s := run(); !s.Skipped {
 		t.Error("without a server the test was not skipped")
 	}
 	t.Setenv("CI", "true")
-	if s := run(); !s.fatal {
+	if s := run(); !s.Failed {
 		t.Error("without a server the test did not fail in CI")
 	}
 	t.Setenv("CI", "")
 	t.Setenv("KEYHOLD_POSTGRES_BIN", filepath.Dir(os.Args[0]))
-	if s := run(); !s.fatal {
+	if s := run(); !s.Failed {
 		t.Error("a folder without the programs was not refused")
 	}
 }

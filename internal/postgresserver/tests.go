@@ -2,19 +2,13 @@ package postgresserver
 
 import (
 	"context"
-	"errors"
-	"os"
 	"sync"
+
+	"github.com/keyhold/keyhold/internal/child"
 )
 
 // TB is what is needed of [testing.TB].
-type TB interface {
-	Helper()
-	Context() context.Context
-	Cleanup(func())
-	Skip(args ...any)
-	Fatal(args ...any)
-}
+type TB = child.TB
 
 // shared serves all tests of a binary, and ends with it.
 var shared = sync.OnceValues(func() (*Server, error) { return Start(context.Background(), Options{}) })
@@ -54,12 +48,7 @@ func (s *Server) Database(tb TB) string {
 func must(tb TB) func(*Server, error) *Server {
 	return func(s *Server, err error) *Server {
 		tb.Helper()
-		if errors.Is(err, ErrMissing) && os.Getenv("CI") == "" {
-			tb.Skip(err)
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		child.Check(tb, err, ErrMissing)
 		return s
 	}
 }

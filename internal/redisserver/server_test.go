@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/keyhold/keyhold/internal/child"
 	"github.com/keyhold/keyhold/internal/netns"
 	"github.com/keyhold/keyhold/internal/redisserver"
 )
@@ -257,34 +257,22 @@ func TestMonitorTellsWhoSends(t *testing.T) {
 	}
 }
 
-// skipped is a test that was told to skip, or to fail.
-type skipped struct {
-	redisserver.TB
-	skip, fatal bool
-}
-
-func (s *skipped) Skip(...any)  { s.skip = true; runtime.Goexit() }
-func (s *skipped) Fatal(...any) { s.fatal = true; runtime.Goexit() }
-
 func TestMissingServer(t *testing.T) {
-	run := func() *skipped {
-		s, over := &skipped{TB: t}, make(chan struct{})
-		go func() { defer close(over); redisserver.Run(s, redisserver.Options{}) }()
-		<-over
-		return s
+	run := func() *child.Verdict {
+		return child.Judge(t, func(tb child.TB) { redisserver.Run(tb, redisserver.Options{}) })
 	}
 	t.Setenv("KEYHOLD_REDIS_SERVER", "")
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("CI", "")
-	if s := run(); !s.skip {
+	if s := run(); !s.Skipped {
 		t.Error("without a server the test was not skipped")
 	}
 	t.Setenv("CI", "true")
-	if s := run(); !s.fatal {
+	if s := run(); !s.Failed {
 		t.Error("without a server the test did not fail in CI")
 	}
 	t.Setenv("KEYHOLD_REDIS_SERVER", os.Args[0]+"-none")
-	if s := run(); !s.fatal {
+	if s := run(); !s.Failed {
 		t.Error("a program that is not there was not refused")
 	}
 }
