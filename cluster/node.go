@@ -243,10 +243,10 @@ func (n *Node) Stop(ctx context.Context) error {
 	if err := errors.Join(n.scanning.Stop(ctx), n.beating.Stop(ctx), n.telling.Stop(ctx), n.hearing.Stop(ctx)); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
+	n.parts.releaseAll(ctx)
 	if err := n.calls.Stop(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
-	n.parts.releaseAll(ctx)
 	n.sendMarks(ctx)
 	left := n.cfg.Broker.Leave(ctx, n.self())
 	if left != nil {

@@ -33,6 +33,7 @@ type world struct {
 	store  eventstore.Store
 	id     eventstore.Identity
 	gossip func() transport.Gossip // nil = none
+	names  []string                // of subscribers, beside shipping
 	mu     struct {
 		sync.Mutex
 		relaying map[event.Part][]string // nodes that hold a part at this moment
@@ -66,6 +67,7 @@ type fake struct {
 	name   string
 	broker *brokertest.Broker
 	hangs  atomic.Bool // the next mark, until its context ends
+	slow   atomic.Bool // the end of a relay takes ten seconds
 	mu     struct {
 		sync.Mutex
 		live   map[event.Unit]bool
@@ -97,7 +99,7 @@ func (w *world) join(name string) *fake {
 	}
 	node, err := cluster.New(cluster.Config{
 		Gossip: gossip,
-		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: []string{"shipping"}},
+		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: append([]string{"shipping"}, w.names...)},
 		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
 		Observer: cluster.Observer{
 			ManyPartitions: func(category string, live int) {
@@ -168,6 +170,11 @@ func (f *fake) Hold(p event.Part, _ event.Generation) {
 }
 
 func (f *fake) Drop(p event.Part) {
+	if f.slow.Load() {
+		ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+		defer done()
+		<-ctx.Done()
+	}
 	f.note(func() { delete(f.mu.parts, p) })
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,9 +133,10 @@ func (p *parts) Lost(h partitions.Held, why leases.Loss) {
 	}
 }
 
+// dropped ends the relay of a part. It is renewed until that is over, which may take as long as a call does.
 func (p *parts) dropped(part event.Part, g event.Generation) {
-	p.n.keeper.Remove(partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 	p.n.cfg.Relay.Drop(part)
+	p.n.keeper.Remove(partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 	if f := p.n.cfg.Observer.PartHeld; f != nil {
 		f(part, false)
 	}
@@ -346,9 +349,7 @@ func (p *parts) dropLost() {
 	lost := p.mu.lost
 	p.mu.lost = map[event.Part]event.Generation{}
 	p.mu.Unlock()
-	for part, g := range lost {
-		p.dropped(part, g)
-	}
+	p.each(slices.Collect(maps.Keys(lost)), func(part event.Part) { p.dropped(part, lost[part]) })
 }
 
 // releaseAsked gives up the parts that others asked for.
@@ -357,46 +358,53 @@ func (p *parts) releaseAsked(ctx context.Context) {
 	going := p.mu.going
 	p.mu.going = map[event.Part]bool{}
 	p.mu.Unlock()
-	reached := true
-	for part := range going {
-		if reached {
-			reached = p.giveUp(ctx, part, true)
-		} else {
-			p.letGo(part) // in the next turn: this one is to come to an end
-		}
-	}
+	p.each(slices.Collect(maps.Keys(going)), func(part event.Part) { p.giveUp(ctx, part) })
 }
 
-// releaseAll gives all parts up. Where the port does not answer, their leases are left to lapse: to ask for each of them would take as long as for all.
+// releaseAll gives all parts up.
 func (p *parts) releaseAll(ctx context.Context) {
 	p.dropLost()
-	reached := true
-	for i := range event.Parts {
-		reached = p.giveUp(ctx, event.Part(i), reached)
+	all := make([]event.Part, event.Parts)
+	for i := range all {
+		all[i] = event.Part(i)
+	}
+	p.each(all, func(part event.Part) { p.giveUp(ctx, part) })
+}
+
+// each does something for all parts at once, and returns when it is done: one after the other, what hangs would take as long for each of them.
+func (p *parts) each(all []event.Part, do func(event.Part)) {
+	done := make(chan struct{}, len(all))
+	for _, part := range all {
+		one := func(context.Context) {
+			do(part)
+			done <- struct{}{}
+		}
+		if !p.n.calls.Go(one) {
+			one(nil)
+		}
+	}
+	for range all {
+		<-done
 	}
 }
 
-// giveUp ends the relay of a part, and then its lease, if that is to be given back: in this order, or two would relay it. It reports whether the next lease may be.
-func (p *parts) giveUp(ctx context.Context, part event.Part, back bool) bool {
+// giveUp ends the relay of a part, and then its lease: in this order, or two would relay it.
+func (p *parts) giveUp(ctx context.Context, part event.Part) {
 	p.mu.Lock()
 	g, held := p.mu.held[part]
 	delete(p.mu.held, part)
 	p.mu.Unlock()
 	if !held {
-		return back
+		return
 	}
 	p.dropped(part, g)
-	return back && p.release(ctx, partitions.Held{Unit: p.n.partUnit(part), Generation: g})
+	p.release(ctx, partitions.Held{Unit: p.n.partUnit(part), Generation: g})
 }
 
-// release gives a lease back, and reports whether the port has answered; a lease that cannot be reached lapses.
-func (p *parts) release(ctx context.Context, h partitions.Held) bool {
+// release gives a lease back; one that cannot be reached lapses.
+func (p *parts) release(ctx context.Context, h partitions.Held) {
 	err := p.n.bounded(ctx, func(ctx context.Context) error { return p.n.cfg.Port.Release(ctx, h, false) })
-	if err == nil || errors.Is(err, partitions.ErrFenced) {
-		return true
-	}
-	if ctx.Err() == nil {
+	if err != nil && !errors.Is(err, partitions.ErrFenced) && ctx.Err() == nil {
 		p.n.trouble("give a part back", err)
 	}
-	return false
 }

@@ -150,3 +150,25 @@ func TestABrokerThatDoesNotAnswerIsNotAskedToTakeBackOnePartAfterTheOther(t *tes
 		})
 	})
 }
+
+// A relay whose store hangs is done with the call under way when that is out of time. Parts that are given up wait for one call, and not for one each.
+func TestPartsWaitTogetherForTheEndOfTheirRelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		pass(30 * time.Second)
+		a.slow.Store(true)
+		b := w.join("b")
+		pass(25 * time.Second)
+		if n := b.partCount(); n < 10 || n+a.partCount() != event.Parts {
+			t.Errorf("they hold %d and %d parts", a.partCount(), n)
+		}
+		began := time.Now()
+		a.leave()
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("a stop took %v", took)
+		}
+		b.leave()
+	})
+}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -103,30 +104,44 @@ func (n *Node) setWants(units []event.Unit) {
 // looking is how units are looked at: see [Seen].
 type looking struct{ due, wide bool }
 
-// scan looks at everything that has work.
+// scan looks at everything that has work. What one handler has may be out of reach, and that of the others not.
 func (n *Node) scan(ctx context.Context, contest *Contest, how looking) error {
 	seen := map[event.Unit]bool{}
+	var faults []error
 	for _, name := range n.cfg.Self.Names {
-		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-			var keys []string
-			err := n.bounded(ctx, func(ctx context.Context) (err error) {
-				keys, cursor, err = n.cfg.Broker.Busy(ctx, name, cursor)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			units := make([]event.Unit, len(keys))
-			for i, key := range keys {
-				units[i] = event.Unit{Name: name, Key: key}
-				seen[units[i]] = true
-			}
-			if err := n.goFor(ctx, contest, units, how); err != nil {
-				return err
-			}
+		if err := n.scanOf(ctx, name, contest, how, seen); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	contest.Keep(seen)
+	if len(faults) == 0 {
+		contest.Keep(seen)
+	}
+	return errors.Join(faults...)
+}
+
+// scanOf looks at the units of one handler, and adds them to those seen.
+func (n *Node) scanOf(ctx context.Context, name string, contest *Contest, how looking, seen map[event.Unit]bool) error {
+	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+		var keys []string
+		err := n.bounded(ctx, func(ctx context.Context) (err error) {
+			keys, cursor, err = n.cfg.Broker.Busy(ctx, name, cursor)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		units := make([]event.Unit, len(keys))
+		for i, key := range keys {
+			units[i] = event.Unit{Name: name, Key: key}
+			seen[units[i]] = true
+		}
+		if err := n.goFor(ctx, contest, units, how); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

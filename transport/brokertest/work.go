@@ -38,7 +38,7 @@ func (b *Broker) Mark(ctx context.Context, units []event.Unit) error {
 func (b *Broker) Busy(ctx context.Context, name string, cursor uint64) ([]string, uint64, error) {
 	var keys []string
 	var next uint64
-	err := b.do(ctx, Call{Op: "busy"}, func() error {
+	err := b.do(ctx, Call{Op: "busy", Unit: event.Unit{Name: name}}, func() error {
 		all := slices.Sorted(maps.Keys(b.mu.busy[name]))
 		from := min(int(cursor), len(all))
 		page := all[from:min(from+busyPage, len(all))]
