@@ -9,7 +9,7 @@ import (
 )
 
 // TestIdleKeysCostNothing has 200 and then 2,000 keys on one node, whose streams, groups and places in the index all live, with nothing to do: what the node
-// still asks of Redis is little, and does not depend on how many keys there are (defect P13). All commands are counted, those within scripts included.
+// still asks of Redis is little, and does not depend on how many keys there are. All commands are counted, those within scripts included.
 func TestIdleKeysCostNothing(t *testing.T) {
 	t.Parallel()
 	const few, keys, limit, during = 200, 2000, 14, 45 * time.Second     // of which seven renewals of what the node holds

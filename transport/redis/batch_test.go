@@ -244,7 +244,7 @@ func TestStoppedPortAnswers(t *testing.T) {
 	}
 }
 
-// TestRenewalsShareNothingWithWork: defect P11; the work's connections hang, all of them, and many units wait.
+// TestRenewalsShareNothingWithWork: the work's connections hang, all of them, and many units wait.
 func TestRenewalsShareNothingWithWork(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Run(t, redisserver.Options{})

@@ -9,8 +9,7 @@ import (
 	"github.com/keyhold/keyhold/partitions/partitionstest"
 )
 
-// TestPort: the lease-and-stream port on one server, and on a Cluster, where no script reaches a unit and the set of busy keys at once (defect P17: lease and
-// stream in different slots).
+// TestPort: the lease-and-stream port on one server, and on a Cluster, where no script reaches a unit and the set of busy keys at once.
 func TestPort(t *testing.T) {
 	t.Parallel()
 	for name, cluster := range map[string]bool{"standalone": false, "cluster": true} {

@@ -138,7 +138,7 @@ func TestUncleanIsWhatAnotherOwnerDidNotRelease(t *testing.T) {
 	}
 }
 
-// TestGenerationOutlivesItsRelease: and is kept no longer than RetireAfter then; defect P16: generation keys are kept for ever.
+// TestGenerationOutlivesItsRelease: and is kept no longer than RetireAfter then, or keys that come and go would leave one each for ever.
 func TestGenerationOutlivesItsRelease(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)
@@ -158,7 +158,7 @@ func (w *world) keptFor(key string, least, most time.Duration) {
 	}
 }
 
-// TestGenerationOfALapsedLeaseExpires: defect P16 where nobody came back to release it. However long a unit was held and renewed, its generation outlives the
+// TestGenerationOfALapsedLeaseExpires: likewise where nobody came back to release it. However long a unit was held and renewed, its generation outlives the
 // lease by RetireAfter, for it tells how the owner ended, and by little more.
 func TestGenerationOfALapsedLeaseExpires(t *testing.T) {
 	t.Parallel()
@@ -241,8 +241,7 @@ func TestReleaseTwiceIsReleaseOnce(t *testing.T) {
 	}
 }
 
-// TestStaleOwnerChangesNothing: every script that mutates checks the owner first; defect P2 (a stalled owner that resumes steals the head of the new one), and
-// P7 for groups.
+// TestStaleOwnerChangesNothing: every script that mutates checks the owner first, or a stalled owner that resumes steals the head of the new one; and so for groups.
 func TestStaleOwnerChangesNothing(t *testing.T) {
 	t.Parallel()
 	w, a := setup(t)

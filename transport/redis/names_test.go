@@ -20,7 +20,7 @@ func TestSlotIsTheServersOwn(t *testing.T) {
 	}
 }
 
-// TestEverythingOfAUnitHasOneSlot: defect P17.
+// TestEverythingOfAUnitHasOneSlot: so that one script reaches its lease and its streams.
 func TestEverythingOfAUnitHasOneSlot(t *testing.T) {
 	t.Parallel()
 	names := event.Names{Namespace: "shop", Cluster: true}

@@ -19,7 +19,7 @@ import (
 	"github.com/keyhold/keyhold/partitions"
 )
 
-// TestTrimmedHeadDoesNotHideTheRest: defect P6, a pending entry without a body taken for "nothing is pending", so that what comes after what is pending is read
+// TestTrimmedHeadDoesNotHideTheRest: a pending entry without a body is not taken for "nothing is pending", or what comes after what is pending would be read
 // first. What is gone is asked for in the store, which has it here.
 func TestTrimmedHeadDoesNotHideTheRest(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestAStoreThatWentBackIsNotReadBelowTheStream(t *testing.T) {
 	}
 }
 
-// TestReadMakesNoStream: defect P7, a group made with its stream brings back a stream that was retired, in no index.
+// TestReadMakesNoStream: a group made with its stream would bring back a stream that was retired, in no index.
 func TestReadMakesNoStream(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)
@@ -87,7 +87,7 @@ func TestReadMakesNoStream(t *testing.T) {
 	}
 }
 
-// TestLaneThatAppearsLaterIsReadWithWhatADeadOwnerLeft: defect P8, a stream that is merged into an owned unit later keeps what a dead owner had pending.
+// TestLaneThatAppearsLaterIsReadWithWhatADeadOwnerLeft: a stream that comes to an owned unit later may have something pending that a dead owner had.
 func TestLaneThatAppearsLaterIsReadWithWhatADeadOwnerLeft(t *testing.T) {
 	t.Parallel()
 	w, a := setup(t)
@@ -103,7 +103,7 @@ func TestLaneThatAppearsLaterIsReadWithWhatADeadOwnerLeft(t *testing.T) {
 	}
 }
 
-// TestEntryTrimmedWhilePendingIsNotLost: defect P15, what was delivered and not acknowledged is trimmed, and nobody notices.
+// TestEntryTrimmedWhilePendingIsNotLost: what was delivered and not acknowledged may be trimmed, which is noticed.
 func TestEntryTrimmedWhilePendingIsNotLost(t *testing.T) {
 	t.Parallel()
 	w, node := setup(t)
@@ -134,7 +134,7 @@ func TestEntryTrimmedWhilePendingIsNotLost(t *testing.T) {
 	}
 }
 
-// TestConsumersOfFormerOwnersGo: defect P16; but not while they own something.
+// TestConsumersOfFormerOwnersGo: but not while they own something.
 func TestConsumersOfFormerOwnersGo(t *testing.T) {
 	t.Parallel()
 	w, a := setup(t)
