@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/transport"
 )
 
 // TestScripts runs the scripts of testdata: what nodes are told, and below the line what each of them does, and when. testdata/README.md explains how to read one.
@@ -111,6 +112,10 @@ func (s *script) do(d *datadriven.TestData) {
 		}
 	case "unfit": // unfit a k1 5s
 		p.unfit[key(1)] = s.now.Add(span(2))
+	case "believes": // believes a b=9: to a, b weighs so much, whatever it says itself
+		for _, other := range d.CmdArgs[1:] {
+			p.believes[other.Key], _ = strconv.Atoi(other.Vals[0])
+		}
 	case "ranks": // of each node for a key, as it sees it itself
 		for _, p := range s.up() {
 			fmt.Fprintf(&s.out, "%s ranks %d for %s\n", p.name, p.placement.Rank(key(0), p.id, s.now.Before(p.unfit[key(0)])), word(0))
@@ -122,6 +127,16 @@ func (s *script) do(d *datadriven.TestData) {
 	default:
 		d.Fatalf(s.t, "what is %q?", d.Cmd)
 	}
+}
+
+// believed are members as a node takes them.
+func (p *player) believed(members []transport.Member) []transport.Member {
+	for i, m := range members {
+		if weight, otherwise := p.believes[m.Node]; otherwise {
+			members[i].Weight = weight
+		}
+	}
+	return members
 }
 
 func (s *script) up() []*player {

@@ -74,6 +74,7 @@ type player struct {
 	cut      map[string]bool // "list": it neither beats nor reads; "gossip": it hears nobody, and nobody hears it; "leases": it renews none
 	draining bool
 	apart    bool
+	believes map[string]int // weights of nodes that are not what they say
 
 	list      cluster.Listed
 	placement *cluster.Placement
@@ -196,7 +197,7 @@ func (s *stage) wake(u event.Unit) {
 func (s *stage) join(name string, weight int) *player {
 	p := s.player(name)
 	if p == nil {
-		p = &player{s: s, name: name, index: len(s.players), weight: weight, cut: map[string]bool{}}
+		p = &player{s: s, name: name, index: len(s.players), weight: weight, cut: map[string]bool{}, believes: map[string]int{}}
 		s.players = append(s.players, p)
 	}
 	s.born++
@@ -365,11 +366,11 @@ func (p *player) heard() (all []transport.Heard) {
 }
 
 func (p *player) settle() {
-	members := cluster.Joined(&p.list, p.self(), p.heard(), 2*heartbeat)
+	members := p.believed(cluster.Joined(&p.list, p.self(), p.heard(), 2*heartbeat))
 	words := ""
 	for i := range members {
 		m := &members[i]
-		if words += m.ID; m.Draining || m.Apart {
+		if words += fmt.Sprint(m.ID, "=", m.Weight); m.Draining || m.Apart {
 			words += "-"
 		}
 		words += " "
