@@ -20,7 +20,8 @@ type waits struct {
 
 	mu struct {
 		sync.Mutex
-		by      map[event.Unit][]*wait
+		by      map[event.Unit][]*wait        // all
+		on      map[event.Unit][]*wait        // the same, but for far
 		numbers uint64                        // of ids; the newest
 		far     int                           // waits that are
 		served  map[transport.PeerAskID]*wait // by id, asks of other nodes
@@ -95,7 +96,7 @@ func (w *waits) add(first *wait) (out []dispatch, ok bool) {
 		suspect = suspect || said[added.by]
 	}
 	if w.mu.by == nil {
-		w.mu.by, w.mu.served = map[event.Unit][]*wait{}, map[transport.PeerAskID]*wait{}
+		w.mu.by, w.mu.on, w.mu.served = map[event.Unit][]*wait{}, map[event.Unit][]*wait{}, map[transport.PeerAskID]*wait{}
 	}
 	for added := first; added != nil; added = added.next {
 		w.mu.by[added.by] = append(w.mu.by[added.by], added)
@@ -112,6 +113,8 @@ func (w *waits) add(first *wait) (out []dispatch, ok bool) {
 		}
 		if added.far {
 			w.mu.far++
+		} else {
+			w.mu.on[added.on] = append(w.mu.on[added.on], added)
 		}
 		if suspect {
 			out = append(out, w.beginLocked(added)...)
@@ -127,23 +130,33 @@ func (w *waits) remove(first *wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for gone := first; gone != nil; gone = gone.next {
-		had := w.mu.by[gone.by]
-		left := slices.DeleteFunc(had, func(other *wait) bool { return other == gone })
-		switch len(left) {
-		case len(had): // it was forgotten before
+		if !drop(w.mu.by, gone.by, gone) { // it was forgotten before
 			continue
-		case 0:
-			delete(w.mu.by, gone.by)
-		default:
-			w.mu.by[gone.by] = left
 		}
 		if gone.far {
 			w.mu.far--
+		} else {
+			drop(w.mu.on, gone.on, gone)
 		}
 		if w.mu.served[gone.id] == gone {
 			delete(w.mu.served, gone.id)
 		}
 	}
+}
+
+// drop takes a wait from those of a unit; false when it is not there.
+func drop(from map[event.Unit][]*wait, u event.Unit, gone *wait) bool {
+	had := from[u]
+	left := slices.DeleteFunc(had, func(other *wait) bool { return other == gone })
+	switch len(left) {
+	case len(had):
+		return false
+	case 0:
+		delete(from, u)
+	default:
+		from[u] = left
+	}
+	return true
 }
 
 // followLocked adds a unit to seen, and all that it waits for, directly or through others, but for what another node is asked: its answer
@@ -164,17 +177,14 @@ func (w *waits) followLocked(from event.Unit, seen map[event.Unit]bool, leaveOut
 func (w *waits) behind(u event.Unit) []event.Unit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	on := map[event.Unit][]event.Unit{}
-	for by, all := range w.mu.by {
-		for _, next := range all {
-			if !next.over() && !next.far && (next.ask == nil || next.ask.hasTurn()) {
-				on[next.on] = append(on[next.on], by)
-			}
-		}
-	}
 	chain, seen := []event.Unit{u}, map[event.Unit]bool{u: true}
 	for i := 0; i < len(chain); i++ {
-		by := on[chain[i]]
+		var by []event.Unit
+		for _, next := range w.mu.on[chain[i]] {
+			if !next.over() && (next.ask == nil || next.ask.hasTurn()) {
+				by = append(by, next.by)
+			}
+		}
 		slices.SortFunc(by, func(a, b event.Unit) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
 		for _, next := range by {
 			if !seen[next] {

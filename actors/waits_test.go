@@ -2,6 +2,7 @@ package actors
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/keyhold/keyhold/event"
@@ -85,5 +86,38 @@ func TestProbesAreSentInCallsOfABoundedSize(t *testing.T) {
 	}
 	if !slices.Equal(got, []int{128, 128, 44}) || len(p.mu.unsent) != 0 {
 		t.Errorf("probes of %d steps are sent as %v, and left is %d", mostProbeHops, got, len(p.mu.unsent))
+	}
+}
+
+// Whom an ask has behind it costs as much as there are, however many others wait for one another.
+func TestWhoIsBehindCostsNoLookAtAllOthers(t *testing.T) {
+	unit := func(i int) event.Unit { return event.Unit{Name: "thing", Key: strconv.Itoa(i)} }
+	var w waits
+	turn := func() *ask {
+		k := &ask{answer: make(chan answer, 1)}
+		k.state.Store(askBegun)
+		return k
+	}
+	w.mustAdd(t, &wait{by: unit(1), on: unit(2), ask: turn()})
+	w.mustAdd(t, &wait{by: unit(2), on: unit(3), ask: turn()})
+	var got []event.Unit
+	cost := func() float64 { return testing.AllocsPerRun(100, func() { got = w.behind(unit(3)) }) }
+	few := cost()
+	var others []*wait
+	for i := range 1000 {
+		others = append(others, &wait{by: unit(1000 + 2*i), on: unit(1001 + 2*i), ask: turn()})
+		w.mustAdd(t, others[i])
+	}
+	if many := cost(); many > few {
+		t.Errorf("it takes %v allocations, and %v beside a thousand others", few, many)
+	}
+	if want := []event.Unit{unit(3), unit(2), unit(1)}; !slices.Equal(got, want) {
+		t.Errorf("behind it are %v, want %v", got, want)
+	}
+	for _, other := range others {
+		w.remove(other)
+	}
+	if len(w.mu.by) != 2 || len(w.mu.on) != 2 {
+		t.Errorf("of what is removed, %d and %d are left", len(w.mu.by)-2, len(w.mu.on)-2)
 	}
 }
