@@ -142,8 +142,7 @@ func (r *Relay) enrol(registry eventstore.Registered, unknown []transport.Subscr
 			handlers[s.Name] = h
 		}
 		if h.StoreID != s.StoreID {
-			r.cfg.Logger.Error("a subscriber of another application has the name of one that is registered here: nothing is sent to it; give one of the two another name",
-				"name", s.Name, "category", s.Category, "its store", s.StoreID)
+			r.tellTaken(s)
 			continue
 		}
 		known = append(known, s)
@@ -157,4 +156,15 @@ func (r *Relay) enrol(registry eventstore.Registered, unknown []transport.Subscr
 		save.Handlers = append(save.Handlers, *handlers[name])
 	}
 	return save, known
+}
+
+// tellTaken says, now and then, that nothing is sent to a subscriber.
+func (r *Relay) tellTaken(s transport.Subscriber) {
+	now := r.cfg.Now()
+	if told, is := r.taken[s.Name]; is && now.Sub(told) < r.cfg.HealAfter {
+		return
+	}
+	r.taken[s.Name] = now
+	r.cfg.Logger.Error("a subscriber of another application has the name of one that is registered here: nothing is sent to it; give one of the two another name",
+		"name", s.Name, "category", s.Category, "its store", s.StoreID)
 }

@@ -47,6 +47,7 @@ type Relay struct {
 	shown    map[event.LaneRef]uint64   // lanes of parts held, stopped here, and the spell in which they were offered to those elsewhere
 	showing  parts                      // whose lanes may be in shown
 	heard    map[string]audience        // by category
+	taken    map[string]time.Time       // names of subscribers that are others' here, and when that was told
 	pause    rest                       // of everything, when nothing succeeds
 	looked   time.Time                  // when the store was last asked for looks
 	served   time.Time                  // when the broker was last asked what is missed
@@ -84,7 +85,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{
 		cfg: cfg, terms: terms{healAfter: cfg.HealAfter, retireAfter: cfg.RetireAfter}, wake: make(chan struct{}, 1),
-		work: make(map[event.LaneRef]*job), resting: make(map[event.LaneRef]rest), diverged: make(map[event.LaneRef]struct{}), shown: make(map[event.LaneRef]uint64), heard: make(map[string]audience),
+		work: make(map[event.LaneRef]*job), resting: make(map[event.LaneRef]rest), diverged: make(map[event.LaneRef]struct{}), shown: make(map[event.LaneRef]uint64), heard: make(map[string]audience), taken: make(map[string]time.Time),
 	}
 	return r, nil
 }

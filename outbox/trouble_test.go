@@ -1,8 +1,10 @@
 package outbox_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -565,5 +567,23 @@ func TestAStoreThatHangsIsNotAskedForOneLaneAfterTheOther(t *testing.T) {
 		close(hangs)
 		w.after(time.Minute)
 		n.note(func() { w.same("abandoned", len(bad), len(n.mu.abandoned)) })
+	})
+}
+
+// That a name is taken here is said now and then, and not with every event that is published.
+func TestThatANameIsTakenHereIsSaidNowAndThen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log bytes.Buffer
+		w.register(eventstore.Handler{Name: "audit", Kind: eventstore.EventHandler, Categories: []string{"payment"}})
+		n := w.holder("a", rarely, func(c *outbox.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		settle()
+		w.foreign("audit", "note")
+		for range 60 {
+			w.send(n, 1, notes)
+			w.after(time.Second)
+		}
+		if said := strings.Count(log.String(), "give one of the two another name"); said < 1 || said > 4 {
+			t.Errorf("it is said %d times in a minute", said)
+		}
 	})
 }
