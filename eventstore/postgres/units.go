@@ -91,8 +91,7 @@ func aboutUnits(asked []eventstore.Ask, found []eventstore.Recovered) (questions
 	var places [][2]int // of the lanes asked
 	for i := range asked {
 		a := &asked[i]
-		found[i].Unit = a.Unit
-		found[i].Checkpoints = make([]event.Position, len(a.Lanes))
+		found[i] = eventstore.Recovered{Unit: a.Unit, Checkpoints: make([]event.Position, len(a.Lanes))} // it may be the second attempt
 		names, keys, at = append(names, a.Unit.Name), append(keys, a.Unit.Key), append(at, int32(i))
 		for j, ref := range a.Lanes {
 			found[i].Checkpoints[j].Lane = ref
