@@ -146,6 +146,63 @@ func TestALostReplyOfACallForManyUnitsIsUnknownToEach(t *testing.T) {
 	}
 }
 
+// TestALostReplyOfACallThatRenewsManyIsUnknownToEach: all were renewed, which none knows; asked again each is, though the connection is a new one.
+func TestALostReplyOfACallThatRenewsManyIsUnknownToEach(t *testing.T) {
+	t.Parallel()
+	for name, cluster := range map[string]bool{"standalone": false, "cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redisserver.Run(t, redisserver.Options{Cluster: cluster})
+			w, _ := newWorld(t, server, Config{})
+			through := proxy.Run(t, server.Addr())
+			cfg := w.cfg
+			cfg.DialRenewals = dialing(through.Addr())
+			cfg.TTL, cfg.Timeout = time.Minute, 30*time.Second
+			node := w.nodeAt(cfg)
+			w.pass(cfg.TTL)
+			const units = 100
+			held := make([]partitions.Held, units)
+			for i := range held {
+				key := strconv.Itoa(i)
+				if cluster { // what is not in one slot goes in several calls
+					key = strconv.Itoa(i % 2)
+				}
+				held[i] = w.acquire(node, event.Unit{Name: "handler-" + strconv.Itoa(i), Key: key})
+			}
+			renewed := func(what string, wrong func(error) bool) {
+				t.Helper()
+				for i, err := range node.Port().Renew(t.Context(), held) {
+					if wrong(err) {
+						t.Errorf("%s: %s: %v", what, held[i].Unit, err)
+					}
+				}
+			}
+			renewed("before", func(err error) bool { return err != nil }) // the script is known from now on
+			const left = 30 * time.Second
+			w.pass(left)
+			before := calls(t, server)
+			happened := through.LoseReply(scriptRenew.flagged.sha, 0, false)
+			unknown := 0
+			renewed("with the reply that is lost", func(err error) bool {
+				if errors.Is(err, partitions.ErrUnknown) {
+					unknown++
+				}
+				return err != nil && !errors.Is(err, partitions.ErrUnknown)
+			})
+			<-happened
+			if n := calls(t, server) - before; unknown < units/2 || cluster && n != 2 || !cluster && n != 1 {
+				t.Errorf("%d units do not know, after %d calls", unknown, n)
+			}
+			for _, h := range held { // it was carried out
+				if ttl := w.client.PTTL(t.Context(), w.lease(h.Unit)).Val(); ttl < left+10*time.Second {
+					t.Errorf("the lease of %s lasts %v", h.Unit, ttl)
+				}
+			}
+			renewed("asked again", func(err error) bool { return err != nil })
+		})
+	}
+}
+
 // waitFor returns when n requests wait.
 func (l *line) waitFor(t *testing.T, n int) {
 	t.Helper()
