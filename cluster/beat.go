@@ -150,18 +150,19 @@ func (n *Node) letGo(u event.Unit) bool {
 	return true
 }
 
-// count warns of categories with more live keys than Redis carries lightly. One node counts each: the one that ranks first for it.
+// count warns of categories with more live keys than Redis carries lightly. One node counts each: the one that ranks first for it. It has a heartbeat for all of them.
 func (n *Node) count(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, n.traits.Heartbeat)
+	defer cancel()
 	for _, category := range n.cfg.Categories {
 		if n.placement.Load().First(event.PartOf(category, "").Unit()) != n.cfg.Self.ID {
 			continue
 		}
-		var live int
-		err := n.bounded(ctx, func(ctx context.Context) (err error) {
-			live, err = n.cfg.Broker.Partitions(ctx, category)
-			return err
-		})
-		if err != nil {
+		live, err := n.cfg.Broker.Partitions(ctx, category)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
 			continue // whatever it is, others have told
 		}
 		if f := n.cfg.Observer.Keys; f != nil {

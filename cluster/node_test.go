@@ -34,6 +34,7 @@ type world struct {
 	id     eventstore.Identity
 	gossip func() transport.Gossip // nil = none
 	names  []string                // of subscribers, beside shipping
+	counts []string                // categories of which the keys are counted, beside order
 	mu     struct {
 		sync.Mutex
 		relaying map[event.Part][]string // nodes that hold a part at this moment
@@ -100,7 +101,7 @@ func (w *world) join(name string) *fake {
 	node, err := cluster.New(cluster.Config{
 		Gossip: gossip,
 		Self:   transport.Member{ID: f.broker.OwnerID(), Node: name, StoreID: w.id.StoreID, Names: append([]string{"shipping"}, w.names...)},
-		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: []string{"order"}, MaxPartitions: 3,
+		Broker: marking{f.broker, f}, Port: f.broker.Port(), Store: w.store, Units: f, Relay: f, Categories: append([]string{"order"}, w.counts...), MaxPartitions: 3,
 		Observer: cluster.Observer{
 			ManyPartitions: func(category string, live int) {
 				f.note(func() { f.mu.many[category] = append(f.mu.many[category], live) })
