@@ -5,10 +5,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/keyhold/keyhold"
+	"github.com/keyhold/keyhold/admin"
+	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/postgres"
+	"github.com/keyhold/keyhold/internal/postgresserver"
 )
 
 // crm is a program without Keyhold that produces a category as docs/wire.md says, with plain commands.
@@ -42,9 +48,10 @@ func entry(client string, n int) []any {
 	return []any{"id", fmt.Sprint(client, "-", n), "store", "crm", "type", "sale.sold", "ver", "1", "enc", "json", "data", fmt.Sprintf(`{"client":%q,"item":"%d"}`, client, n)}
 }
 
-// append appends the n-th sale to a client, and gives the outcome.
-func (c *crm) append(t *testing.T, client string, n int, begins bool) string {
+// append appends the n-th sale to a client, with more fields if there are, and gives the outcome.
+func (c *crm) append(t *testing.T, client string, n int, begins bool, more ...any) string {
 	t.Helper()
+	fields := append(entry(client, n), more...)
 	start := 0
 	if begins {
 		start = 1
@@ -52,7 +59,7 @@ func (c *crm) append(t *testing.T, client string, n int, begins bool) string {
 	readers := c.do(t, "HKEYS", "sale:__handlers__").([]any)
 	stream := "sale:" + client
 	keys := []any{stream, stream + ":__newest__", "sale:__partitions__"}
-	args := append([]any{10000, 1, 1, 3, client, start, n, 1, len(entry(client, n))}, entry(client, n)...)
+	args := append([]any{10000, 1, 1, 3, client, start, n, 1, len(fields)}, fields...)
 	args = append(args, len(readers))
 	for i, name := range readers {
 		keys = append(keys, fmt.Sprint(name, ":__busy__"))
@@ -123,4 +130,79 @@ func TestAProgramWithoutKeyholdIsTheProducer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "store crm") {
 		t.Errorf("got %v", err)
 	}
+}
+
+type saleBooked struct {
+	Client string `json:"client"`
+	Item   string `json:"item"`
+}
+
+var _ = keyhold.Type[saleBooked]("booked.sale", 1)
+
+// What somebody else writes as the tenant of an event may be none. Whoever only reads the event applies it; where something would follow from it, it is poison at once, since for whom that is
+// must not be lost.
+func TestATenantOfAnotherProgramThatIsNoneIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	c := newCRM(t)
+	b := newBooks()
+	halted, asked := make(chan keyhold.Halted, 10), make(chan keyhold.Halted, 10)
+	cfg := c.config(postgres.Open(postgresserver.Database(t)), "books")
+	cfg.Observer.Halted = func(h keyhold.Halted) {
+		if h.Unit.Name == "asks" {
+			asked <- h
+			return
+		}
+		halted <- h
+	}
+	booked := keyhold.Category{Name: "booked", Key: "client", Events: []keyhold.EventType{keyhold.EventOf[saleBooked]()}}
+	of := func(name string, policy keyhold.Policy, on func(keyhold.Context, itemSold) error) keyhold.Handler[struct{}] {
+		return keyhold.Handler[struct{}]{
+			Name: name, Categories: []string{"sale"}, SequentialBy: "client", StartFrom: keyhold.Oldest, OnPoison: policy,
+			New: func(string) struct{} { return struct{}{} },
+			On:  keyhold.Behavior[struct{}]{keyhold.On(func(_ struct{}, ctx keyhold.Context, e itemSold) error { return on(ctx, e) })},
+		}
+	}
+	emits := func(ctx keyhold.Context, e itemSold) error {
+		ctx.Emit(saleBooked{e.Client, e.Item})
+		return nil
+	}
+	app := keyhold.New(cfg)
+	app.Register(theirs, booked, cart, b.handler(keyhold.Oldest), of("emits", keyhold.Halt, emits), of("releases", keyhold.Release, emits), of("parks", keyhold.ParkSequence, emits),
+		of("asks", keyhold.Halt, func(ctx keyhold.Context, e itemSold) error {
+			_, err := app.Ask(ctx, cart.ID(e.Client), &addItem{e.Client, e.Item})
+			return err
+		}))
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, app) })
+	for n, tenant := range []string{"acme", "ac\x00me", "ac\x1bme", "acme"} {
+		if got := c.append(t, "ada", n+1, n == 0, "tenant", tenant); got != "ok" {
+			t.Fatal(got)
+		}
+	}
+	b.has(t, 4)
+	b.are(t, map[string][]string{"ada": numbers(1, 4)})
+	for name, halts := range map[string]chan keyhold.Halted{"emits": halted, "asks": asked} {
+		for n := range 2 {
+			h := within(t, time.Minute, "the halt of "+name, halts)
+			if h.Sequence != event.Sequence(n+2) || h.Attempts != 1 || !strings.Contains(h.Error, `tenant "ac\x`) || !strings.Contains(h.Error, "have its producer write another") {
+				t.Errorf("%s is halted at %d after %d attempts: %s", name, h.Sequence, h.Attempts, h.Error)
+			}
+			if _, err := app.Admin().Act(t.Context(), admin.ActRequest{Kind: eventstore.ActSkip, Handler: name, Key: "ada", Reason: "no tenant"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	soon(t, "what was set aside is", func() bool {
+		dead, err := app.Admin().DeadLetters(t.Context(), admin.DeadQuery{Filter: admin.Filter{Handler: "releases"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parked, err := app.Admin().Parked(t.Context(), keyhold.Unit{Name: "parks", Key: "ada"}, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(dead.Items) == 2 && len(parked.Items) == 3
+	})
 }

@@ -24,7 +24,7 @@ func beside(t *testing.T, db string) *admin.Desk {
 	return admin.New(store, admin.Options{Actor: "ada"})
 }
 
-func within(t *testing.T, d time.Duration, what string, news <-chan string) string {
+func within[T any](t *testing.T, d time.Duration, what string, news <-chan T) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -34,7 +34,7 @@ func within(t *testing.T, d time.Duration, what string, news <-chan string) stri
 	case <-ctx.Done():
 		t.Fatalf("not within %v: %s", d, what)
 	}
-	return ""
+	return *new(T)
 }
 
 // noted waits until Redis has a note that a key waits for a person.

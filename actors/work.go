@@ -68,7 +68,7 @@ func (a *attempt) fail(err error) {
 }
 
 func (a *attempt) emit(v any) {
-	if !a.usable("emit") {
+	if !a.usable("emit") || a.passesOn() != nil {
 		return
 	}
 	plain := v
@@ -115,6 +115,9 @@ func (a *attempt) send(to Ref, command any) error {
 	if !a.usable("send") {
 		return ErrOver
 	}
+	if err := a.passesOn(); err != nil {
+		return err
+	}
 	e, err := a.rt.commandEnvelope(to, command)
 	if errors.Is(err, event.ErrTooLarge) {
 		err = Poison(err)
@@ -156,6 +159,17 @@ func (a *attempt) stampLocked(e *event.Envelope) {
 // causes is what caused what follows; "" for the id of an entry that could not be kept with it, which may have come from a program that has no such rule.
 func (m *Meta) causes() string { return fit(cmp.Or(m.ID, m.CausationID)) }
 
+// passesOn makes the unit of work fail, for good, where what follows from it would be of a tenant that none can be. A correlation that is none is left out; for whom
+// something is must not be.
+func (a *attempt) passesOn() error {
+	err := event.CheckID("tenant", a.meta.Tenant)
+	if err != nil {
+		err = Poison(fmt.Errorf("what follows from an event is of its tenant, and this one cannot be kept: have its producer write another: %w", err))
+		a.fail(err)
+	}
+	return err
+}
+
 // fit gives an identifier, or none where it is none.
 func fit(id string) string {
 	if event.CheckID("", id) != nil {
@@ -166,6 +180,7 @@ func fit(id string) string {
 
 // cause gives what an ask, or a unit of work inside this one, inherits.
 func (a *attempt) cause() Meta {
+	_ = a.passesOn() // whoever is asked refuses it as well
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.correlation == "" {

@@ -128,7 +128,7 @@ func decodeEntry(lane event.LaneRef, id string, fields []any) (event.Envelope, e
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, _ := fields[i].(string)
 		value, _ := fields[i+1].(string)
-		if name != fieldData {
+		if name != fieldData && name != fieldTenant { // two tenants must not become one: what nobody can keep as it is is passed on by nobody
 			value = plain(value)
 		}
 		set(&e, name, value)
