@@ -15,10 +15,11 @@ import (
 
 // link is the way to one node: one connection, which gRPC opens with the first call, and again when it broke, at growing distances.
 type link struct {
-	address string
-	conn    *rpc.ClientConn
-	refused atomic.Pointer[error] // why the other side, or this one, does not want it
-	closed  atomic.Bool
+	address  string
+	conn     *rpc.ClientConn
+	refused  atomic.Pointer[error] // why the other side, or this one, does not want it
+	closed   atomic.Bool
+	refusals *refusals
 
 	// guarded by run.links
 	inside int
@@ -28,6 +29,7 @@ type link struct {
 func (l *link) note(err error) {
 	if why := refusal(err); why != nil {
 		l.refused.Store(&why)
+		l.refusals.to(l.address, why)
 	}
 }
 
@@ -38,7 +40,7 @@ func (l *link) close() {
 
 // open makes a link; nothing is dialed yet.
 func (r *run) open(address string) (*link, error) {
-	l := &link{address: address}
+	l := &link{address: address, refusals: &r.refusals}
 	credentials := insecure.NewCredentials()
 	if r.tls != nil {
 		credentials = noting{r.credentials(), l}

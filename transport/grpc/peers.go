@@ -47,6 +47,7 @@ type run struct {
 	self     transport.PeerIdentity
 	says     metadata.MD // the same with each call; never changed
 	tls      *certificates
+	refusals refusals
 	address  string
 	gate     gate // calls inside, of both directions
 	work     lifecycle.Group
@@ -111,6 +112,7 @@ func begin(ctx context.Context, c Config, self transport.PeerIdentity, s transpo
 		return nil, err
 	}
 	r := &run{config: c, self: self, says: metadata.Pairs(applicationKey, self.Application, storeKey, self.StoreID)}
+	r.refusals.logger = c.Logger
 	r.links.by = map[string]*link{}
 	r.gate.empty = make(chan struct{})
 	if c.TLS != nil {
@@ -158,7 +160,7 @@ func (r *run) serve() *rpc.Server {
 	alive := keepalive.ServerParameters{Time: ping, Timeout: silence - ping}
 	if r.tls != nil {
 		alive.MaxConnectionAge = linkAge
-		options = append(options, rpc.Creds(credentials.NewTLS(r.tls.server())))
+		options = append(options, rpc.Creds(guarded{credentials.NewTLS(r.tls.server()), &r.refusals}))
 	}
 	return rpc.NewServer(append(options, rpc.KeepaliveParams(alive))...)
 }

@@ -163,7 +163,7 @@ func (c *certificates) verify(s tls.ConnectionState, usage x509.ExtKeyUsage) err
 	}
 	leaf := s.PeerCertificates[0]
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
-		return fmt.Errorf("%w: %w", errUntrusted, err)
+		return fmt.Errorf("%w: %w; it is for %q, signed by %q, until %s", errUntrusted, err, namesOf(leaf), leaf.Issuer, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if !named(c.files.Names, leaf) {
 		return fmt.Errorf("%w: none of its names, %q, is as configured, %q", errUntrusted, namesOf(leaf), c.files.Names)

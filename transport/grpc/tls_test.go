@@ -7,7 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,21 +24,23 @@ func TestCertificatesThatDoNotCount(t *testing.T) {
 	earlier := time.Now().Add(-10 * time.Minute) // whose certificate has expired since it was read
 	for name, c := range map[string]struct {
 		server, client *grpc.TLS
-		say            string
+		say            string // to who asks
+		told           string // in the log of the other side, where it is the one that refuses: what it hears of a refusal may be lost with the link
 	}{
-		"the client's authority is another":           {good, theirs.issue(t, certificate{trusts: ours}), "does not accept this side's certificate"},
-		"the server's authority is another":           {theirs.issue(t, certificate{trusts: ours}), good, "unknown authority"},
-		"the client's certificate has expired":        {good, grpc.At(ours.issue(t, certificate{expired: true}), earlier), "does not accept this side's certificate"},
-		"the server's certificate has expired":        {grpc.At(ours.issue(t, certificate{expired: true}), earlier), good, "expired"},
-		"the client's name is not as the server asks": {ours.issue(t, certificate{patterns: []string{"*.bakery.internal"}}), good, "does not accept this side's certificate"},
-		"the server's name is not as the client asks": {good, ours.issue(t, certificate{patterns: []string{"shop.internal", "*.bakery.internal"}}), "a.shop.internal"},
-		"the client has none":                         {good, nil, ""},
-		"the server has none":                         {nil, good, "does not speak TLS"},
+		"the client's authority is another":           {good, theirs.issue(t, certificate{trusts: ours}), "does not accept this side's certificate", "unknown authority"},
+		"the server's authority is another":           {theirs.issue(t, certificate{trusts: ours}), good, "unknown authority", ""},
+		"the client's certificate has expired":        {good, grpc.At(ours.issue(t, certificate{expired: true}), earlier), "does not accept this side's certificate", "certificate has expired"},
+		"the server's certificate has expired":        {grpc.At(ours.issue(t, certificate{expired: true}), earlier), good, "expired", ""},
+		"the client's name is not as the server asks": {ours.issue(t, certificate{patterns: []string{"*.bakery.internal"}}), good, "does not accept this side's certificate", "is as configured"},
+		"the server's name is not as the client asks": {good, ours.issue(t, certificate{patterns: []string{"shop.internal", "*.bakery.internal"}}), "a.shop.internal", ""},
+		"the client has none":                         {good, nil, "", "does not speak TLS"},
+		"the server has none":                         {nil, good, "does not speak TLS", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := start(t, grpc.Config{TLS: c.server}, echo{})
-			a := start(t, grpc.Config{TLS: c.client}, nil)
+			var there, here lines
+			b := start(t, grpc.Config{TLS: c.server, Logger: there.logger()}, echo{})
+			a := start(t, grpc.Config{TLS: c.client, Logger: here.logger()}, nil)
 			_, err := a.Ask(limit(t), b.Address(), question())
 			if c.client == nil { // the server hangs up on what is no TLS, and cannot say why
 				var e *transport.PeerError
@@ -45,16 +49,51 @@ func TestCertificatesThatDoNotCount(t *testing.T) {
 						t.Fatalf("got %v", err)
 					}
 					if strings.Contains(e.Text, "TLS settings") { // not so where writing to it fails first
-						return
+						break
 					}
 				}
+			} else {
+				err = word(limit(t), func(ctx context.Context) error { _, err := a.Ask(ctx, b.Address(), question()); return err })
+				if e := fails(t, err, transport.PeerDenied, false); !strings.Contains(e.Text, c.say) {
+					t.Errorf("it says %q, want %q", e.Text, c.say)
+				}
+				if got := here.with("level=WARN", "a link to another node did not come about", "to="+b.Address(), c.say); len(got) != 1 {
+					t.Errorf("%d lines of the one who asks have it:\n%s", len(got), here.with(""))
+				}
 			}
-			err = word(limit(t), func(ctx context.Context) error { _, err := a.Ask(ctx, b.Address(), question()); return err })
-			if e := fails(t, err, transport.PeerDenied, false); !strings.Contains(e.Text, c.say) {
-				t.Errorf("it says %q, want %q", e.Text, c.say)
+			stop(t, a)
+			stop(t, b) // what came of the link is told by now
+			if got := there.with("level=WARN", "a link to this node did not come about", "from=127.0.0.1:", c.told); c.told != "" && len(got) != 1 {
+				t.Errorf("%d lines of the other one have %q:\n%s", len(got), c.told, there.with(""))
 			}
 		})
 	}
+}
+
+// lines are a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// with gives the lines that have all of these texts.
+func (l *lines) with(texts ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 func TestACertificateOfTheRightNameCounts(t *testing.T) {
