@@ -174,7 +174,7 @@ func checkFormat(ctx context.Context, path string, q rowQueryer) error {
 	case err != nil:
 		return explain(path, err)
 	case found == 0:
-		return fmt.Errorf("%s is no Keyhold store: check the path", path)
+		return fmt.Errorf("%s is no Keyhold store: check the path, or start the application, which makes it", path)
 	case found != len(all):
 		return &eventstore.FormatError{Path: path, Found: found, Known: len(all)}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keyhold/keyhold/admin"
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/eventstore/sqlite"
@@ -142,4 +143,24 @@ func halted(t *testing.T, path string, keys []string) {
 		must(err)
 	}
 	must(store.Stop(ctx))
+}
+
+func TestAStoreInWhichNothingIsRegisteredSaysSo(t *testing.T) {
+	t.Parallel()
+	for what, says := range map[string]bool{"handler or entity kind": true, "category": true, "category, handler or entity kind": true, "job": false, "event": false} {
+		if got := nearest(&admin.NotFoundError{What: what, Name: "order"}); strings.Contains(got, "Nothing is registered in this store yet") != says {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+	if got := nearest(&admin.NotFoundError{What: "category", Name: "ordre", Known: []string{"order"}}); got != "Did you mean order?" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAKeyThatNothingCanBeCalledIsAMistakeOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	r := setup(t).run(t, "partitions", "retry", "shipping", "a\x01b")
+	if r.code != ExitUsage || !strings.Contains(r.err, `key "a\x01b" contains the control character U+0001`) {
+		t.Errorf("%+v", r)
+	}
 }

@@ -88,7 +88,7 @@ func flagFault(c *cobra.Command, err error) error {
 		name, _, _ = strings.Cut(name, "=")
 		best, least := "", 3
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if d := distance(name, f.Name); !f.Hidden && (d < least || strings.HasPrefix(f.Name, name)) {
+			if d := distance(name, f.Name); !f.Hidden && (d < least && d < len(name) || strings.HasPrefix(f.Name, name)) {
 				best, least = f.Name, d
 			}
 		})

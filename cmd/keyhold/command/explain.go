@@ -32,7 +32,11 @@ func (r *run) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, admin.ErrUsage), errors.Is(err, event.ErrBadID):
-		return &fault{code: ExitUsage, err: err, advice: "See " + r.command.CommandPath() + " --help."}
+		advice := "See " + r.command.CommandPath() + " --help."
+		if strings.Contains(err.Error(), "needs a reason") {
+			advice = `Say it with --reason "...": it is kept with what was done. ` + advice
+		}
+		return &fault{code: ExitUsage, err: err, advice: advice}
 	case errors.Is(err, eventstore.ErrInUse): // it says what to stop
 		return &fault{code: ExitMoved, err: err}
 	case errors.Is(err, eventstore.ErrOwned):
@@ -47,6 +51,9 @@ func (r *run) explain(err error) error {
 func nearest(unknown *admin.NotFoundError) string {
 	if unknown.Hint != "" {
 		return unknown.Hint
+	}
+	if len(unknown.Known) == 0 && (strings.HasPrefix(unknown.What, "category") || strings.HasPrefix(unknown.What, "handler or entity kind")) {
+		return "Nothing is registered in this store yet: an application registers what it has when it starts. Look whether --db or KEYHOLD_DB names the right store."
 	}
 	best, least := "", 3
 	for _, name := range unknown.Known {
