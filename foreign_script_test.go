@@ -163,7 +163,7 @@ func TestATenantOfAnotherProgramThatIsNoneIsNotPassedOn(t *testing.T) {
 		}
 	}
 	emits := func(ctx keyhold.Context, e itemSold) error {
-		ctx.Emit(saleBooked{e.Client, e.Item})
+		ctx.Emit(saleBooked(e))
 		return nil
 	}
 	app := keyhold.New(cfg)
