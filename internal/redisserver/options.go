@@ -40,7 +40,7 @@ func (o Options) arguments(dir string, port int) ([]string, error) {
 		args = append(args, "--bind", "127.0.0.1", o.Listen, "--protected-mode", "no")
 	}
 	if o.AOF {
-		args = append(args, "--appendonly", "yes", "--appendfsync", "everysec") // a killed server has written; only a machine that stops has not
+		args = append(args, "--appendonly", "yes", "--appendfsync", "no") // a killed server has written, what everysec puts off while the disk is busy
 	}
 	if o.MaxMemory != "" {
 		args = append(args, "--maxmemory", o.MaxMemory)
