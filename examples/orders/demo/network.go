@@ -11,7 +11,7 @@ import (
 )
 
 // nodeName is how a process calls itself.
-func nodeName(number int) string { return fmt.Sprintf("process %d", number) }
+func nodeName(number int) string { return fmt.Sprintf("process-%d", number) }
 
 // trip is the way that one ask takes through the nodes.
 type trip struct{ elsewhere atomic.Bool }

@@ -121,7 +121,7 @@ func everybody(ctx context.Context, all []*process, first int, o order) (replies
 				break
 			}
 			if !a.Again || time.Now().After(deadline) {
-				return replies, fmt.Errorf("%s, asked for order %s: %w", nodeName(p.number), o.ID, err)
+				return replies, fmt.Errorf("process %d, asked for order %s: %w", p.number, o.ID, err)
 			}
 			if err := wait(ctx, pause); err != nil {
 				return replies, err

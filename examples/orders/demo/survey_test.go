@@ -43,14 +43,14 @@ func TestRepliesAreHeldAgainstTheLog(t *testing.T) {
 
 func TestWhoHearsAllOthersIsCounted(t *testing.T) {
 	t.Parallel()
-	all := map[string][]string{"process 1": {"process 2", "process 3"}, "process 2": {"process 1", "process 3"}, "process 3": {"process 1", "process 2"}}
+	all := map[string][]string{"process-1": {"process-2", "process-3"}, "process-2": {"process-1", "process-3"}, "process-3": {"process-1", "process-2"}}
 	if n := wellHeard(all, 3); n != 3 {
 		t.Errorf("all hear all: %d", n)
 	}
 	if n := wellHeard(all, 4); n != 0 {
 		t.Errorf("nobody hears the fourth: %d", n)
 	}
-	all["process 2"] = []string{"process 3"}
+	all["process-2"] = []string{"process-3"}
 	if n := wellHeard(all, 3); n != 2 {
 		t.Errorf("the second does not hear the first: %d", n)
 	}
