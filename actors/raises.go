@@ -31,6 +31,7 @@ const (
 // raise is one unit's.
 type raise struct {
 	ask   eventstore.Ask
+	came  time.Time
 	got   eventstore.Recovered
 	err   error
 	ready chan bool // holds one: true = answered, false = its unit is to make the next call
@@ -38,7 +39,7 @@ type raise struct {
 
 // do raises a unit's row and gives what the store knows of it.
 func (r *raises) do(ctx context.Context, ask eventstore.Ask) (eventstore.Recovered, error) {
-	w := &raise{ask: ask, ready: make(chan bool, 1)}
+	w := &raise{ask: ask, came: time.Now(), ready: make(chan bool, 1)}
 	r.mu.Lock()
 	first := r.mu.calls < raisesAtOnce
 	if first {
@@ -74,6 +75,9 @@ func (r *raises) call(ctx context.Context, of *raise) {
 				w.ready <- true
 			}
 		}
+		if err != nil {
+			r.failLate(err)
+		}
 		r.pass()
 	}()
 	ctx, done := context.WithTimeout(ctx, r.patience)
@@ -89,6 +93,21 @@ func (r *raises) take(of *raise) []*raise {
 	batch := append([]*raise{of}, r.mu.waiting[:n]...)
 	r.mu.waiting = slices.Delete(r.mu.waiting, 0, n)
 	return batch
+}
+
+// failLate has those that have waited a patience already fail with a call that failed: where one call after the other hangs, each of them would wait for its own, and have its lease kept meanwhile. A store
+// that is slow, but answers, has them wait on.
+func (r *raises) failLate(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.waiting = slices.DeleteFunc(r.mu.waiting, func(w *raise) bool {
+		late := time.Since(w.came) >= r.patience
+		if late {
+			w.err = err
+			w.ready <- true
+		}
+		return late
+	})
 }
 
 // pass has the next one make a call, if one waits.

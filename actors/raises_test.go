@@ -158,30 +158,60 @@ func TestWhatIsWrongWithACallGoesToAllThatAreInItAndToNoOther(t *testing.T) {
 	}
 }
 
-// A store that hangs takes the time of the calls that are under way. Who has waited for them meanwhile has all of it for its own call, and whoever goes with it as well.
+// A store that is slow takes the time of the calls that are under way. Who has waited for them meanwhile has all of it for its own call, and whoever goes with it as well.
 func TestTimeThatWasWaitedIsNotTakenOffTheNextCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		r := newRaises(nil)
 		r.store = raiser{raise: func(ctx context.Context, asked []eventstore.Ask) ([]eventstore.Recovered, error) {
-			if calls.Add(1) <= raisesAtOnce {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
+			calls.Add(1)
 			if until, bound := ctx.Deadline(); !bound || time.Until(until) != r.patience {
 				t.Errorf("%d have until %v, and it is %v", len(asked), until, time.Now())
 			}
+			slow, done := context.WithTimeout(ctx, r.patience-time.Second)
+			defer done()
+			<-slow.Done()
 			return raised(asked), ctx.Err()
 		}}
-		failed := 0
-		for _, err := range raiseAll(t, r, 50) {
+		const many = 2*raisesAtOnce*raisesInOne + 1
+		for n, err := range raiseAll(t, r, many) {
 			if err != nil {
-				failed++
+				t.Errorf("%d: %v", n, err)
 			}
 		}
-		if failed != raisesAtOnce {
-			t.Errorf("%d failed, and %d calls", failed, raisesAtOnce)
+		if n := calls.Load(); n <= 2*raisesAtOnce {
+			t.Errorf("%d calls, so that nobody waited for longer than one may take", n)
 		}
 	})
+}
+
+// Whose way to the store is gone waits for one call, and not for those of all that came before: the leases are kept meanwhile, and another node may reach the store.
+func TestWhoHasWaitedForAsLongAsACallMayTakeFailsWithTheNextThatDoes(t *testing.T) {
+	t.Parallel()
+	for name, takes := range map[string]time.Duration{"hangs": time.Hour, "cannot be connected to": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRaises(func(ctx context.Context, _ []eventstore.Ask) ([]eventstore.Recovered, error) {
+					ctx, done := context.WithTimeout(ctx, takes)
+					defer done()
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				began := time.Now()
+				for n, err := range raiseAll(t, r, 5000) {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Fatalf("%d: %v", n, err)
+					}
+				}
+				if took := time.Since(began); took > r.patience {
+					t.Errorf("the last one waited for %v, and a call has %v", took, r.patience)
+				}
+				if r.mu.calls != 0 || len(r.mu.waiting) != 0 {
+					t.Errorf("%d calls are under way, and %d wait", r.mu.calls, len(r.mu.waiting))
+				}
+			})
+		})
+	}
 }
