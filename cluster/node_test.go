@@ -287,47 +287,6 @@ func TestAllPartsAreHeldAndSharedOut(t *testing.T) {
 	})
 }
 
-// Who takes over a part is to know whether the one before may have been ended by what it did.
-func TestAPartThatWasNotGivenBackIsUnclean(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join("a")
-		pass(time.Second)
-		a.leave()
-		b := w.join("b")
-		pass(time.Second)
-		uncleans := func(f *fake) (n int) {
-			for i := range event.Parts {
-				if f.Unclean(event.Part(i)) {
-					n++
-				}
-			}
-			return n
-		}
-		if n := uncleans(b); n != 0 {
-			t.Errorf("%d parts that were given back are unclean", n)
-		}
-		w.server.Break(func(c brokertest.Call) brokertest.Fault {
-			if c.Node == "b" {
-				return brokertest.Refused
-			}
-			return brokertest.None
-		})
-		c := w.join("c")
-		pass(60 * time.Second)
-		if n := c.partCount(); n != event.Parts {
-			t.Errorf("%d parts are taken over", n)
-		}
-		if n := uncleans(c); n != event.Parts {
-			t.Errorf("%d parts of a node that is gone are unclean", n)
-		}
-		w.server.Break(nil)
-		b.leave()
-		c.leave()
-	})
-}
-
 func TestTheFirstGoesForWhatIsMarked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,15 +22,16 @@ type parts struct {
 	n  *Node
 	mu struct {
 		sync.Mutex
-		held   map[event.Part]event.Generation
-		left   map[event.Part]bool             // of those held: whoever had it before did not give it back
-		floor  map[event.Part]event.Generation // that the next acquisition must be above: the store has it
-		free   map[event.Part]time.Time        // this node only stands by for it and finds it free, since when
-		until  map[event.Part]time.Time        // somebody's lease lasts, as this node saw it last
-		wanted map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
-		going  map[event.Part]bool             // asked for by whoever ranks first
-		lost   map[event.Part]event.Generation // not held any more, and the relay does not know yet
-		unsure map[event.Part]bool             // asked for without an answer: a lease that somebody has may be this node's
+		held    map[event.Part]event.Generation
+		left    map[event.Part]bool             // of those held: whoever had it before did not give it back
+		floor   map[event.Part]event.Generation // that the next acquisition must be above: the store has it
+		free    map[event.Part]time.Time        // this node only stands by for it and finds it free, since when
+		until   map[event.Part]time.Time        // somebody's lease lasts, as this node saw it last
+		wanted  map[event.Part]time.Time        // this node is first for it, another holds it, since when that is so
+		going   map[event.Part]bool             // asked for by whoever ranks first
+		lost    map[event.Part]event.Generation // not held any more, and the relay does not know yet
+		unsure  map[event.Part]time.Time        // asked for without an answer: until then a lease that somebody has may be this node's
+		suspect map[event.Part]bool             // that it was left unclean was said already, once, to this node; or in an answer that is lost
 	}
 }
 
@@ -39,7 +40,7 @@ func newParts(n *Node) *parts {
 	p.mu.held, p.mu.floor = map[event.Part]event.Generation{}, map[event.Part]event.Generation{}
 	p.mu.free, p.mu.wanted, p.mu.going = map[event.Part]time.Time{}, map[event.Part]time.Time{}, map[event.Part]bool{}
 	p.mu.until, p.mu.left = map[event.Part]time.Time{}, map[event.Part]bool{}
-	p.mu.lost, p.mu.unsure = map[event.Part]event.Generation{}, map[event.Part]bool{}
+	p.mu.lost, p.mu.unsure, p.mu.suspect = map[event.Part]event.Generation{}, map[event.Part]time.Time{}, map[event.Part]bool{}
 	return p
 }
 
@@ -190,7 +191,8 @@ func (p *parts) turn(ctx context.Context) time.Duration {
 func (p *parts) isHeld(part event.Part) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.mu.unsure[part] && p.n.cfg.Now().Before(p.mu.until[part])
+	now := p.n.cfg.Now()
+	return !now.Before(p.mu.unsure[part]) && now.Before(p.mu.until[part])
 }
 
 // standby is for how long a part must be free until a node goes for it that is not the first for it. The first looks once in a heartbeat: one that took what
@@ -216,7 +218,7 @@ func (p *parts) look(asked []event.Part, left []time.Duration, ranks map[event.P
 	for i, part := range asked {
 		free := left[i] <= 0
 		switch {
-		case ranks[part] == 0 && free, p.mu.unsure[part]: // whose it is, the port knows
+		case ranks[part] == 0 && free, now.Before(p.mu.unsure[part]): // whose it is, the port knows
 			try = append(try, part)
 		case ranks[part] == 0:
 			if _, known := p.mu.wanted[part]; !known {
@@ -250,6 +252,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 	type got struct {
 		part     event.Part
 		sent     time.Time
+		asked    bool
 		acquired partitions.Acquired
 		err      error
 	}
@@ -268,6 +271,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 				return err
 			})
 		}) {
+			answers[i].asked = true
 			asked++
 		}
 	}
@@ -276,10 +280,17 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 	}
 	p.mu.Lock()
 	for _, a := range answers {
-		if a.err != nil {
-			p.mu.unsure[a.part] = true
-		} else {
+		switch {
+		case !a.asked:
+		case a.err != nil:
+			p.mu.unsure[a.part], p.mu.suspect[a.part] = a.sent.Add(p.n.traits.TTL), true
+		default:
 			delete(p.mu.unsure, a.part)
+			if !a.acquired.Granted { // whoever has it knows better
+				delete(p.mu.suspect, a.part)
+			} else if a.acquired.Unclean {
+				p.mu.suspect[a.part] = true
+			}
 		}
 	}
 	p.mu.Unlock()
@@ -319,7 +330,7 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 			p.release(ctx, held)
 			again = true
 		default:
-			p.hold(held, a.part, a.sent, a.acquired.Unclean)
+			p.hold(held, a.part, a.sent)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -328,10 +339,11 @@ func (p *parts) acquire(ctx context.Context, try []event.Part) (again bool) {
 	return again
 }
 
-func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time, unclean bool) {
+func (p *parts) hold(h partitions.Held, part event.Part, sent time.Time) {
 	p.n.Fit(h.Unit)
 	p.mu.Lock()
-	p.mu.held[part], p.mu.left[part] = h.Generation, unclean
+	p.mu.held[part], p.mu.left[part] = h.Generation, p.mu.suspect[part]
+	delete(p.mu.suspect, part)
 	delete(p.mu.wanted, part)
 	delete(p.mu.going, part)
 	delete(p.mu.free, part)

@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keyhold/keyhold/cluster"
 	"github.com/keyhold/keyhold/event"
+	"github.com/keyhold/keyhold/eventstore"
 	"github.com/keyhold/keyhold/transport/brokertest"
 )
 
@@ -93,6 +95,103 @@ func TestPartsWhoseLeasesWereGrantedWithoutAnAnswerAreAskedForAgain(t *testing.T
 			t.Errorf("it holds %d parts a heartbeat later", n)
 		}
 		a.leave()
+	})
+}
+
+// Who takes over a part is to know whether the one before may have been ended by what it did. The broker says so once: where that answer is lost, or the store does not raise the part then,
+// the next one does not say it any more.
+func TestAPartThatWasNotGivenBackIsUnclean(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"told", "the answer is lost", "the store has a later generation"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join("a")
+				pass(time.Second)
+				a.leave()
+				b := w.join("b")
+				pass(time.Second)
+				uncleans := func(f *fake) (n int) {
+					for i := range event.Parts {
+						if f.Unclean(event.Part(i)) {
+							n++
+						}
+					}
+					return n
+				}
+				if n := uncleans(b); n != 0 {
+					t.Errorf("%d parts that were given back are unclean", n)
+				}
+				lost := map[event.Unit]bool{}
+				w.server.Break(func(c brokertest.Call) brokertest.Fault {
+					if c.Node == "b" {
+						return brokertest.Refused
+					}
+					if how == "the answer is lost" && c.Op == "acquire" && !lost[c.Unit] {
+						lost[c.Unit] = true
+						return brokertest.Lost
+					}
+					return brokertest.None
+				})
+				if how == "the store has a later generation" {
+					for i := range event.Parts {
+						if _, err := w.store.Raise(t.Context(), []eventstore.Ask{{Unit: event.Part(i).Unit(), Generation: 100}}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				c := w.join("c")
+				pass(60 * time.Second)
+				if n := c.partCount(); n != event.Parts {
+					t.Errorf("%d parts are taken over", n)
+				}
+				if n := uncleans(c); n != event.Parts {
+					t.Errorf("%d parts of a node that is gone are unclean", n)
+				}
+				w.server.Break(nil)
+				b.leave()
+				c.leave()
+				d := w.join("d")
+				pass(time.Second)
+				if n := uncleans(d); n != 0 {
+					t.Errorf("%d parts that were given back then are unclean", n)
+				}
+				d.leave()
+			})
+		})
+	}
+}
+
+// A lease that somebody has may be this node's as long as it may last, and only where it was asked for at all. For longer, whoever stands by would take what the first for it is about to.
+func TestWhatWasAskedForWithoutAnAnswerCountsAsThisNodesForOneTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join("a")
+		if err := a.Drain(t.Context()); err != nil { // it goes for nothing by itself any more
+			t.Fatal(err)
+		}
+		w.server.Break(func(c brokertest.Call) brokertest.Fault {
+			if c.Op == "acquire" {
+				return brokertest.Lost
+			}
+			return brokertest.None
+		})
+		cluster.Acquire(t.Context(), a.Node, 7)
+		pass(14 * time.Second)
+		if !cluster.GoesFor(a.Node, 7, time.Second) {
+			t.Error("it waits for a lease that may be its own")
+		}
+		pass(2 * time.Second)
+		if cluster.GoesFor(a.Node, 7, time.Second) {
+			t.Error("it goes for what another one holds, and its own lease has lapsed")
+		}
+		a.leave()
+		cluster.Acquire(t.Context(), a.Node, 8)
+		if cluster.GoesFor(a.Node, 8, time.Second) {
+			t.Error("it goes for what another one holds, and has never asked for it")
+		}
 	})
 }
 
