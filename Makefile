@@ -41,7 +41,8 @@ services: ## what tests start for themselves, Redis and PostgreSQL, and what mak
 	set -x; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
 
 test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
-	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./...
+	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) $$(go list ./... | grep -v /guarantees$$)
+	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./guarantees # many processes under load, each with its deadlines: not beside the others
 	go test -count=1 -shuffle=on ./cluster/gossip # what the race detector does not survive
 	go test -race -count=1 -tags next ./examples/orders # its next release
 	@$(call each-module,go test -count=1 ./...)
