@@ -13,7 +13,7 @@ import (
 // lane order, and the lanes' counters in lane order, from which the sequences of the events are drawn.
 // Any refusal rolls the whole unit of work back.
 //
-// What identifies something, of events and replies, is refused where [event.CheckID] refuses it, with its [*event.IDError], by every store. Texts for people, such as Reason and Error,
+// What identifies something, of events, their lanes and replies, is refused where [event.CheckID] refuses it, with its [*event.IDError], by every store. Texts for people, such as Reason and Error,
 // may hold anything: a store that cannot keep a NUL, or what is not valid UTF-8, keeps U+FFFD in its place.
 type Changes struct {
 	// Fence is the unit in whose name this commits. Its zero value fences with the process alone (every commit of a

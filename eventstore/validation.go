@@ -77,6 +77,9 @@ func (c *Changes) validateEvents(events []event.Envelope, what string) error {
 		case e.LaneID != "":
 			return fmt.Errorf("%s event %q: lane id %q is of a sink lane, this is a broker lane", what, e.ID, e.LaneID)
 		}
+		if err := CheckLane(e.Ref()); err != nil { // it could not be named with whatever else is wrong
+			return fmt.Errorf("%s: %w", what, err)
+		}
 		for _, text := range [...]struct{ what, is string }{
 			{"event id", e.ID}, {"type", e.Type}, {"tenant", e.Tenant}, {"correlation id", e.CorrelationID}, {"causation id", e.CausationID},
 			{"traceparent", e.Trace.Parent}, {"tracestate", e.Trace.State},
@@ -285,7 +288,7 @@ func CheckPage(name string, after event.Unit) error {
 	return CheckUnit(after)
 }
 
-// CheckLane does the same for a lane.
+// CheckLane does the same for a lane. Only what got into a store past Keyhold, or before this was checked, may be in one: it is still found, to be abandoned.
 func CheckLane(l event.LaneRef) error {
 	if err := event.CheckID("category", l.Category); err != nil {
 		return err

@@ -37,6 +37,8 @@ var texts = []check{
 	{"an identifier that is none is refused, and named", func(f *fixture) {
 		for name, text := range unfit {
 			for what, set := range map[string]func(e *event.Envelope){
+				"category":    func(e *event.Envelope) { e.Category = text },
+				"key":         func(e *event.Envelope) { e.Key = text },
 				"event id":    func(e *event.Envelope) { e.ID = text },
 				"type":        func(e *event.Envelope) { e.Type = text },
 				"tenant":      func(e *event.Envelope) { e.Tenant = text },

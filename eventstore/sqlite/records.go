@@ -13,9 +13,6 @@ import (
 
 // ReadLane implements [eventstore.Records].
 func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event.Sequence, limit int) ([]event.Envelope, error) {
-	if err := eventstore.CheckLane(ref); err != nil {
-		return nil, err
-	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
@@ -26,6 +23,9 @@ func (s operations) ReadLane(ctx context.Context, ref event.LaneRef, after event
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read lane %s: %w", ref, err)
+	}
+	if len(found) == 0 {
+		return nil, eventstore.CheckLane(ref)
 	}
 	return found, nil
 }
@@ -60,9 +60,6 @@ func readLane(ctx context.Context, q queryer, storeID string, a eventstore.LaneR
 
 // LaneTail implements [eventstore.Records].
 func (s operations) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequence, error) {
-	if err := eventstore.CheckLane(ref); err != nil {
-		return 0, err
-	}
 	var last event.Sequence
 	err := s.read(ctx, func(r *readers) error {
 		_, err := get(ctx, r, `SELECT last FROM keyhold_lanes WHERE category = ? AND key = ? AND lane = ?`,
@@ -72,14 +69,14 @@ func (s operations) LaneTail(ctx context.Context, ref event.LaneRef) (event.Sequ
 	if err != nil {
 		return 0, fmt.Errorf("tail of lane %s: %w", ref, err)
 	}
+	if last == 0 {
+		return 0, eventstore.CheckLane(ref)
+	}
 	return last, nil
 }
 
 // Abandon implements [eventstore.Records].
 func (s operations) Abandon(ctx context.Context, ref event.LaneRef, seq event.Sequence, reason string) error {
-	if err := eventstore.CheckLane(ref); err != nil {
-		return err
-	}
 	err := s.change(ctx, "abandon", func(c *connection) error {
 		var lane int64
 		var void bool
@@ -99,6 +96,9 @@ func (s operations) Abandon(ctx context.Context, ref event.LaneRef, seq event.Se
 		_, err = c.exec(`INSERT INTO keyhold_abandoned (lane, sequence, reason, time) VALUES (?, ?, ?, ?)`, lane, seq, reason, millis(time.Now()))
 		return err
 	})
+	if unfit := eventstore.CheckLane(ref); unfit != nil && errors.Is(err, eventstore.ErrNotFound) {
+		return fmt.Errorf("abandon #%d: %w: %w", seq, err, unfit)
+	}
 	if err != nil {
 		return fmt.Errorf("abandon %s #%d: %w", ref, seq, err)
 	}
