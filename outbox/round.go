@@ -250,8 +250,8 @@ func (r *Relay) diverge(ctx context.Context) {
 			if r.stale(err, j.lane.Part(), j.generation) || errors.Is(err, errDropped) {
 				continue
 			}
-			r.trouble(ctx, "note a divergence", err)
-			return // it is still at this step, and so are those that follow: each may take as long
+			r.failed(ctx, j, "note a divergence", err)
+			return // the next one is next, in another round: each may take as long
 		}
 		r.diverged[j.lane] = struct{}{}
 		j.next, j.has = stepDone, j.done
@@ -288,10 +288,19 @@ func (r *Relay) abandon(ctx context.Context) {
 			if errors.Is(err, errDropped) {
 				continue
 			}
-			r.trouble(ctx, "abandon what cannot be sent", err)
+			r.failed(ctx, j, "abandon what cannot be sent", fmt.Errorf("%s: %w", j.lane, err))
 			return // likewise
 		}
 		j.abandoned()
+	}
+}
+
+// failed has a lane rest for which a call of its own has failed; everything, when it is not the only one.
+func (r *Relay) failed(ctx context.Context, j *job, what string, err error) {
+	if j.rest(err); r.othersRest(j.lane) {
+		r.trouble(ctx, what, err)
+	} else if ctx.Err() == nil {
+		r.tell(what, err)
 	}
 }
 

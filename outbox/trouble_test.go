@@ -543,33 +543,6 @@ func TestANameThatIsTakenHereIsNotSentTo(t *testing.T) {
 	})
 }
 
-// Each of many lanes that cannot be sent costs a call of the store. One that hangs is not followed by the same for all others, while everything else waits.
-func TestAStoreThatHangsIsNotAskedForOneLaneAfterTheOther(t *testing.T) {
-	inWorld(t, func(w *world) {
-		hangs := make(chan struct{})
-		w.faults = faulty.Wrap(w.store, func(op faulty.Op) faulty.Fault {
-			if op.Call == faulty.Abandon {
-				return faulty.Fault{Wait: hangs}
-			}
-			return faulty.Fault{}
-		})
-		n := w.holder("a", rarely)
-		settle()
-		var bad []event.LaneRef
-		for i := range 50 {
-			bad = append(bad, event.LaneRef{Category: "order", Key: fmt.Sprintf("a:%d", i)})
-		}
-		n.Committed(w.commit(1, bad...))
-		settle()
-		n.Committed(w.commit(1, orders))
-		w.after(30 * time.Second)
-		w.published(orders, 0)
-		close(hangs)
-		w.after(time.Minute)
-		n.note(func() { w.same("abandoned", len(bad), len(n.mu.abandoned)) })
-	})
-}
-
 // That a name is taken here is said now and then, and not with every event that is published.
 func TestThatANameIsTakenHereIsSaidNowAndThen(t *testing.T) {
 	inWorld(t, func(w *world) {
