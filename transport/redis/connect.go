@@ -116,7 +116,7 @@ func (s *servers) explore(ctx context.Context, seed *server) error {
 		return nil
 	}
 	s.mu.bySlot = make([]*server, slots)
-	return s.learn(ctx, seed)
+	return s.learn(ctx, seed, new(question))
 }
 
 // infoField takes one field out of what INFO says, "" if it is not there.

@@ -214,11 +214,21 @@ func (s *servers) settle(ctx context.Context, on via, at *server, c *call) {
 			c.aimAt(to)
 			s.sendAsking(ctx, on(to), c)
 		default:
-			if s.cluster && c.err != nil && (codeOf(c.err) == "CLUSTERDOWN" || codeOf(c.err) == "READONLY" || unreached(c.err)) {
-				c.err = errors.Join(c.err, s.relearn(ctx)) // the next call may find its server
-			}
+			s.astray(ctx, c)
 			return
 		}
+	}
+}
+
+// astray is for a call that may have gone to a server whose slot another one has by now: the next call may find it. One that hangs does not tell, nor does anybody who drops what is
+// sent to a host that is gone: time runs out.
+func (s *servers) astray(ctx context.Context, c *call) {
+	switch code := codeOf(c.err); {
+	case !s.cluster || c.err == nil:
+	case code == "CLUSTERDOWN", code == "READONLY", unreached(c.err):
+		c.err = errors.Join(c.err, s.relearn(ctx))
+	case isTimeout(c.err):
+		_ = s.relearn(ctx) // that of a server that was not reached would say that the call was not sent
 	}
 }
 

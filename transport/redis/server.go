@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ type server struct {
 	renewal *goredis.Client
 	lines   lines
 	birth   atomic.Pointer[string] // name of its birth key, in a Cluster
+	asked   atomic.Bool            // who has which slots: it has not answered yet
 }
 
 func (s *server) close() error { return errors.Join(s.work.Close(), s.renewal.Close()) }
@@ -42,10 +42,11 @@ type servers struct {
 
 	mu struct {
 		sync.RWMutex
-		byAddr  map[string]*server
-		bySlot  []*server // of a Cluster; nil where nobody is known
-		learned time.Time // when somebody last asked again
-		closed  bool
+		byAddr   map[string]*server
+		bySlot   []*server // of a Cluster; nil where nobody is known
+		learning bool      // they are asked again just now
+		learned  time.Time // when that was last over
+		closed   bool
 	}
 }
 
@@ -137,87 +138,6 @@ func (s *servers) moved(from *server, reply string) (*server, error) {
 	defer s.mu.Unlock()
 	s.mu.bySlot[slot] = to
 	return to, nil
-}
-
-// learn asks a server of a Cluster who has which slots, and closes nothing: a server that has none may get some again.
-func (s *servers) learn(ctx context.Context, from *server) error {
-	cmd := goredis.NewClusterSlotsCmd(ctx, "cluster", "slots") // what servers before 7.0 know, too
-	_ = from.work.Process(ctx, cmd)                            // the same error
-	ranges, err := cmd.Result()
-	if err != nil {
-		return fmt.Errorf("ask %s for the slots of its cluster: %w", from.addr, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil { // another one has answered: the last to answer is not to be the one who counts
-		return err
-	}
-	for _, r := range ranges {
-		if len(r.Nodes) == 0 {
-			continue
-		}
-		addr := r.Nodes[0].Addr
-		if strings.HasPrefix(addr, ":") {
-			addr = from.addr[:strings.LastIndexByte(from.addr, ':')] + addr
-		}
-		master, err := s.locate(addr)
-		if err != nil {
-			return err
-		}
-		for slot := r.Start; slot <= r.End; slot++ {
-			s.mu.bySlot[slot] = master
-		}
-	}
-	return nil
-}
-
-const (
-	// relearning is how often the slots are asked for at most: while a server is gone every call for one of its slots would do so.
-	relearning = 100 * time.Millisecond
-	// hedging is after which the next one is asked for them as well.
-	hedging = 50 * time.Millisecond
-)
-
-// relearn asks those that are known, in any order, until one answers: after a failover the server that had a slot may be gone, and so may be many that had slots long ago. One that
-// does not answer holds up the next for a moment only: to wait for it would take all the time that there is.
-func (s *servers) relearn(ctx context.Context) error {
-	s.mu.Lock()
-	now := time.Now()
-	if now.Sub(s.mu.learned) < relearning {
-		s.mu.Unlock()
-		return nil
-	}
-	s.mu.learned = now
-	var known []*server
-	for _, one := range s.mu.byAddr {
-		known = append(known, one)
-	}
-	s.mu.Unlock()
-	rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] }) // one that is cut off from the others may be the quickest
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan error, len(known))
-	var faults []error
-	for asked := 0; len(faults) < len(known); {
-		var next <-chan time.Time
-		if asked < len(known) {
-			one := known[asked]
-			ask := func(context.Context) { answers <- s.learn(ctx, one) }
-			if asked++; s.aside == nil || !s.aside(ask) {
-				ask(ctx)
-			}
-			next = time.After(hedging)
-		}
-		select {
-		case err := <-answers:
-			if err == nil {
-				return nil
-			}
-			faults = append(faults, err)
-		case <-next:
-		}
-	}
-	return errors.Join(faults...)
 }
 
 func (s *servers) close() error {

@@ -83,12 +83,10 @@ func join(t *testing.T, a, b *redisserver.Server) (idA, idB string) {
 	return idA, idB
 }
 
-// TestAServerThatDoesNotAnswerHoldsUpNoOther: renewals of the leases that it has fail, those of the others do not, in whatever order they are asked.
-func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	a := redisserver.Run(t, redisserver.Options{Cluster: true})
-	b := redisserver.Run(t, redisserver.Options{Cluster: true})
-	join(t, a, b)
+// halve makes one cluster of two, in which each has half of the slots, and gives the id of the second.
+func halve(t *testing.T, a, b *redisserver.Server) (idB string) {
+	t.Helper()
+	_, idB = join(t, a, b)
 	do(t, a, "CLUSTER", "DELSLOTSRANGE", slots/2, slots-1)
 	do(t, b, "CLUSTER", "DELSLOTSRANGE", slots/2, slots-1)
 	do(t, b, "CLUSTER", "ADDSLOTSRANGE", slots/2, slots-1)
@@ -98,16 +96,18 @@ func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 			return strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_size:2")
 		})
 	}
+	return idB
+}
+
+// TestAServerThatDoesNotAnswerHoldsUpNoOther: renewals of the leases that it has fail, those of the others do not, in whatever order they are asked.
+func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	a := redisserver.Run(t, redisserver.Options{Cluster: true})
+	b := redisserver.Run(t, redisserver.Options{Cluster: true})
+	halve(t, a, b)
 	w, _ := newWorld(t, a, Config{Timeout: time.Second})
 	node := w.node()
-	of := map[string]*redisserver.Server{a.Addr(): a, b.Addr(): b}
-	for _, s := range node.conn.Load().servers.all() {
-		info, err := of[s.addr].Info(t.Context(), "replication")
-		if err != nil {
-			t.Fatal(err)
-		}
-		do(t, of[s.addr], "SET", node.conn.Load().birthKey(s), info["master_replid"]+" 1 long-ago")
-	}
+	remember(t, node, a, b)
 	var held []partitions.Held
 	at := map[string][]int{}
 	for n := range 16 {
@@ -134,6 +134,75 @@ func TestAServerThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 				t.Fatalf("lease of the server that does not answer: %v", errs[n])
 			}
 		}
+	}
+}
+
+// TestAMasterThatHangsIsReplaced: its replica has taken its place, and with it a lease, which is renewed there.
+func TestAMasterThatHangsIsReplaced(t *testing.T) {
+	t.Parallel()
+	a := redisserver.Run(t, redisserver.Options{Cluster: true})
+	b := redisserver.Run(t, redisserver.Options{Cluster: true})
+	idB := halve(t, a, b)
+	replica := redisserver.Run(t, redisserver.Options{Cluster: true})
+	join(t, a, replica)
+	eventually(t, func() bool { return strings.Contains(do(t, replica, "CLUSTER", "NODES").(string), idB) })
+	do(t, replica, "CLUSTER", "REPLICATE", idB)
+	eventually(t, func() bool {
+		info, err := replica.Info(t.Context(), "replication")
+		return err == nil && info["master_link_status"] == "up"
+	})
+	w, _ := newWorld(t, a, Config{Timeout: 500 * time.Millisecond})
+	node := w.node()
+	remember(t, node, a, b)
+	var held partitions.Held
+	for n := 0; held.Generation == 0; n++ {
+		u := event.Unit{Name: "shipping", Key: strconv.Itoa(n)}
+		if node.conn.Load().servers.of(w.lease(u)).addr == b.Addr() {
+			held = w.acquire(node, u)
+		}
+	}
+	wrote := offset(t, b, "master_repl_offset")
+	eventually(t, func() bool { return offset(t, replica, "slave_repl_offset") >= wrote })
+	if err := b.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Thaw() }()
+	do(t, replica, "CLUSTER", "FAILOVER", "TAKEOVER")
+	var err error
+	for range 20 { // each of which takes the time of a call while it goes to the one that hangs
+		if err = node.Port().Renew(t.Context(), []partitions.Held{held})[0]; err == nil {
+			return
+		}
+	}
+	t.Errorf("after twenty renewals: %v", err)
+}
+
+func offset(t *testing.T, s *redisserver.Server, field string) int64 {
+	t.Helper()
+	info, err := s.Info(t.Context(), "replication")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseInt(info[field], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// remember has servers of a node remember for long enough to grant leases.
+func remember(t *testing.T, node *Transport, servers ...*redisserver.Server) {
+	t.Helper()
+	of := make(map[string]*redisserver.Server)
+	for _, s := range servers {
+		of[s.Addr()] = s
+	}
+	for _, s := range node.conn.Load().servers.all() {
+		info, err := of[s.addr].Info(t.Context(), "replication")
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, of[s.addr], "SET", node.conn.Load().birthKey(s), info["master_replid"]+" 1 long-ago")
 	}
 }
 
