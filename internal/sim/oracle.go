@@ -132,7 +132,7 @@ func (w *world) stillAlone(r *record) (n int) {
 
 // disturb: of what was known of attempts in a unit something was lost, or another entry is next.
 func (w *world) disturb(u *unit) {
-	u.disturbed = w.now
+	u.disturbed, u.missed = w.now, 0
 	for _, l := range u.lanes {
 		for _, r := range l.records {
 			r.calmly = 0

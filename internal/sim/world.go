@@ -63,7 +63,7 @@ type unit struct {
 	most      int              // entries that were parked at once
 	visits    []*visit         // of user code that is inside
 	disturbed partitions.Tick  // by a fault or a person, or that it got on, last
-	missed    int              // times nobody was told that it was left unclean
+	missed    int              // times since then that nobody was told that it was left unclean
 }
 
 // lane is one lane: its records in the store, and a stream in the broker.
