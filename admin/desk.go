@@ -109,13 +109,15 @@ func (d *Desk) orProjection(ctx context.Context, err error) error {
 
 func checkNames(r eventstore.Registered, handler, category string) error {
 	if known := handlerNames(r); handler != "" && !slices.Contains(known, handler) {
-		return &NotFoundError{What: handlerOrKind, Name: handler, Known: known}
+		return &NotFoundError{What: handlerOrKind, Name: handler, Known: known, Empty: isEmpty(r)}
 	}
 	if known := categoryNames(r); category != "" && !slices.Contains(known, category) {
-		return &NotFoundError{What: "category", Name: category, Known: known}
+		return &NotFoundError{What: "category", Name: category, Known: known, Empty: isEmpty(r)}
 	}
 	return nil
 }
+
+func isEmpty(r eventstore.Registered) bool { return len(r.Handlers) == 0 && len(r.Categories) == 0 }
 
 func handlerNames(r eventstore.Registered) (names []string) {
 	for _, h := range r.Handlers {

@@ -23,6 +23,7 @@ type NotFoundError struct {
 	Known []string `json:"known,omitempty"` // names there are, in order, where they are few enough to tell
 	Words string   `json:"words,omitempty"` // instead of "no X is called Y", where more can be said
 	Hint  string   `json:"hint,omitempty"`  // what may have been meant: "o-17 is an order: keyhold events cat --entity order/o-17"
+	Empty bool     `json:"empty,omitempty"` // no application has registered anything in the store so far
 }
 
 func (e *NotFoundError) Error() string {

@@ -178,18 +178,18 @@ func (d *Desk) Handlers(ctx context.Context) ([]Handler, error) {
 
 // Handler gives one of them.
 func (d *Desk) Handler(ctx context.Context, name string) (Handler, error) {
-	all, err := d.Handlers(ctx)
+	s, err := d.Status(ctx)
 	if err != nil {
 		return Handler{}, err
 	}
 	var known []string
-	for _, h := range all {
+	for _, h := range s.Handlers {
 		if h.Name == name {
 			return h, nil
 		}
 		known = append(known, h.Name)
 	}
-	return Handler{}, d.orProjection(ctx, &NotFoundError{What: handlerOrKind, Name: name, Known: known})
+	return Handler{}, d.orProjection(ctx, &NotFoundError{What: handlerOrKind, Name: name, Known: known, Empty: len(s.Handlers) == 0 && len(s.Categories) == 0})
 }
 
 const handlerOrKind = "handler or entity kind"

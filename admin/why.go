@@ -160,7 +160,7 @@ func concerned(r eventstore.Registered, q *WhyQuery) (names []string, err error)
 		if q.Handler == "" {
 			known := append(categoryNames(r), handlerNames(r)...)
 			slices.Sort(known)
-			err = &NotFoundError{What: "category, handler or entity kind", Name: q.Category, Known: slices.Compact(known)}
+			err = &NotFoundError{What: "category, handler or entity kind", Name: q.Category, Known: slices.Compact(known), Empty: isEmpty(r)}
 		}
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func (r *run) explain(err error) error {
 		return f
 	}
 	if unknown, ok := errors.AsType[*admin.NotFoundError](err); ok {
-		return &fault{code: ExitNotFound, err: err, advice: nearest(unknown)}
+		return &fault{code: ExitNotFound, err: err, advice: r.nearest(unknown)}
 	}
 	if format, ok := errors.AsType[*eventstore.FormatError](err); ok && format.Found < format.Known {
 		return &fault{code: ExitMoved, err: fmt.Errorf("store %s has format %d, this program needs %d", format.Path, format.Found, format.Known),
@@ -48,12 +48,16 @@ func (r *run) explain(err error) error {
 }
 
 // nearest says which of the names there are may have been meant.
-func nearest(unknown *admin.NotFoundError) string {
+func (s *setting) nearest(unknown *admin.NotFoundError) string {
 	if unknown.Hint != "" {
 		return unknown.Hint
 	}
-	if len(unknown.Known) == 0 && (strings.HasPrefix(unknown.What, "category") || strings.HasPrefix(unknown.What, "handler or entity kind")) {
-		return "Nothing is registered in this store yet: an application registers what it has when it starts. Look whether --db or KEYHOLD_DB names the right store."
+	if unknown.Empty {
+		advice := "Nothing is registered in this store yet: an application registers what it has when it starts."
+		if s.options.Open == nil {
+			advice += " Look whether --db or KEYHOLD_DB names the right store."
+		}
+		return advice
 	}
 	best, least := "", 3
 	for _, name := range unknown.Known {
