@@ -26,7 +26,8 @@ func TestRepliesThatAreLostLoseNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	line := proxy.Run(t, redisserver.Run(t, redisserver.Options{}).Addr())
+	server := redisserver.Run(t, redisserver.Options{})
+	line := proxy.Run(t, server.Addr())
 	store := sqlite.New(sqlite.Config{Path: filepath.Join(t.TempDir(), "shop.db"), Setup: func(ctx context.Context, db eventstore.SQL) error {
 		_, err := db.ExecContext(ctx, `CREATE TABLE taken (n INTEGER PRIMARY KEY AUTOINCREMENT, client TEXT NOT NULL, item TEXT NOT NULL)`)
 		return err
@@ -65,24 +66,35 @@ func TestRepliesThatAreLostLoseNothing(t *testing.T) {
 	if lost < losses/2 {
 		t.Errorf("%d replies were lost, which shows little", lost)
 	}
-	var got map[string][]string
-	soon(t, "all is applied", func() bool {
-		got = map[string][]string{}
+	applied := func() (by map[string][]string, count int) {
+		by = map[string][]string{}
 		rows, err := store.Reader().QueryContext(t.Context(), `SELECT client, item FROM taken ORDER BY n`)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer rows.Close()
-		count := 0
 		for ; rows.Next(); count++ {
 			var client, item string
 			if err := rows.Scan(&client, &item); err != nil {
 				t.Fatal(err)
 			}
-			got[client] = append(got[client], item)
+			by[client] = append(by[client], item)
 		}
-		return count >= keys*each
+		return by, count
+	}
+	soon(t, "all is applied", func() bool { _, count := applied(); return count >= keys*each })
+	soon(t, "nothing is left to be done, which may be to apply something twice", func() bool {
+		unpublished := 0
+		if err := store.Reader().QueryRowContext(t.Context(), `SELECT count(*) FROM keyhold_unpublished`).Scan(&unpublished); err != nil {
+			t.Fatal(err)
+		}
+		busy, err := server.Do(t.Context(), "SCARD", "takes:__busy__")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unpublished == 0 && busy == int64(0)
 	})
+	got, _ := applied()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("applied (-published +applied):\n%s", diff)
 	}
