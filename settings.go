@@ -1,7 +1,6 @@
 package keyhold
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 
@@ -21,33 +20,12 @@ func settingsOf(t partitions.Traits, l transport.Limits, c Config) map[string]st
 	return map[string]string{"TTL": t.TTL.String(), "MaxAhead": strconv.Itoa(l.MaxAhead), "RetireAfter": l.RetireAfter.String(), "BackfillSuffix": suffix}
 }
 
-// otherwise is a setting that other processes have in another way.
-type otherwise struct {
-	setting, value string
-	owner          eventstore.Owner // the first that has it so
-	others         int              // that have it so as well
-}
-
-// unlike gives the settings of others that differ from ours, in order. Who does not name one is taken to have it as we do.
-func unlike(ours map[string]string, present []eventstore.Owner) (all []otherwise) {
-	for _, o := range present {
-		a := admin.AboutOf(o.About)
-		if a == nil {
-			continue
-		}
-		for _, setting := range slices.Sorted(maps.Keys(a.Settings)) {
-			value := a.Settings[setting]
-			if own, known := ours[setting]; !known || own == value {
-				continue
-			}
-			if i := slices.IndexFunc(all, func(u otherwise) bool { return u.setting == setting && u.value == value }); i >= 0 {
-				all[i].others++
-				continue
-			}
-			all = append(all, otherwise{setting: setting, value: value, owner: o})
-		}
-	}
-	return all
+// unlike gives the settings of others that differ from ours. Who does not name one is taken to have it as we do.
+func unlike(ours map[string]string, present []eventstore.Owner) []admin.Setting {
+	return slices.DeleteFunc(admin.SettingsOf(present), func(s admin.Setting) bool {
+		own, known := ours[s.Name]
+		return !known || own == s.Value
+	})
 }
 
 // tellUnlike says once of each setting that others have it in another way, and once that all have the same again. Nobody is refused for it: a rolling restart that changes one
@@ -56,11 +34,11 @@ func (p *presence) tellUnlike(c *shared, present []eventstore.Owner) {
 	log, before := c.r.app.cfg.Logger, p.unlike
 	p.unlike = map[string]bool{}
 	for _, u := range unlike(c.settings, present) {
-		what := u.setting + " " + u.value
+		what, who := u.Name+" "+u.Value, u.Owners[0]
 		p.unlike[what] = true
 		if !before[what] {
 			log.Warn("another node has a setting otherwise that must be the same on all: the restart of the other nodes ends that, if it was changed; else set it alike, and restart those that have the wrong one",
-				"setting", u.setting, "here", c.settings[u.setting], "there", u.value, "node", u.owner.Node, "pid", u.owner.PID, "others", u.others)
+				"setting", u.Name, "here", c.settings[u.Name], "there", u.Value, "node", who.Node, "pid", who.PID, "others", len(u.Owners)-1)
 		}
 	}
 	if len(before) > 0 && len(p.unlike) == 0 {

@@ -1,6 +1,7 @@
 package keyhold
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,9 +25,9 @@ func TestSettingsThatOthersHaveOtherwiseAreFound(t *testing.T) {
 		says("ours", ours), says("older", nil), {Node: "begins"}, {Node: "strange", About: "what another program says"}, says("newer", map[string]string{"TTL": "15s", "Unheard": "of"}),
 		says("a", map[string]string{"TTL": "5s", "MaxAhead": "1"}), says("b", map[string]string{"TTL": "5s", "MaxAhead": "2"}),
 	}) {
-		got = append(got, u.setting+" "+u.value+" at "+u.owner.Node+", others "+string(rune('0'+u.others)))
+		got = append(got, fmt.Sprintf("%s %s at %s, others %d", u.Name, u.Value, u.Owners[0].Node, len(u.Owners)-1))
 	}
-	want := []string{"MaxAhead 1 at a, others 0", "TTL 5s at a, others 1", "MaxAhead 2 at b, others 0"}
+	want := []string{"MaxAhead 1 at a, others 0", "MaxAhead 2 at b, others 0", "TTL 5s at a, others 1"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
