@@ -282,13 +282,26 @@ func (p *Peers) Wake(ctx context.Context, address string, units []event.Unit) er
 	return fromFailure(out.GetFailure())
 }
 
-// Probe, see [transport.Peers].
+// Probe, see [transport.Peers]. There may be any number of probes: they go in as many calls as MaxMessage makes of them.
 func (p *Peers) Probe(ctx context.Context, address string, probes []transport.PeerProbe) error {
-	var out nodev1.ProbeResponse
-	if err := p.call(ctx, address, "Probe", &nodev1.ProbeRequest{Probes: toProbes(probes)}, &out); err != nil {
-		return err
+	r := p.running()
+	if r == nil {
+		return stopped()
 	}
-	return fromFailure(out.GetFailure())
+	all, longer := batches(toProbes(probes), r.config.MaxMessage)
+	for _, some := range all {
+		var out nodev1.ProbeResponse
+		if err := p.call(ctx, address, "Probe", some, &out); err != nil {
+			return err
+		}
+		if err := fromFailure(out.GetFailure()); err != nil {
+			return err
+		}
+	}
+	if longer > 0 {
+		return &transport.PeerError{Code: transport.PeerTooLarge, Text: fmt.Sprintf("%d of %d probes are longer than MaxMessage allows (%d), and are left out", longer, len(probes), r.config.MaxMessage)}
+	}
+	return nil
 }
 
 // Status, see [transport.Peers].

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -82,6 +83,24 @@ func toProbes(probes []transport.PeerProbe) []*nodev1.Probe {
 		out = append(out, to)
 	}
 	return out
+}
+
+// batches cuts probes into as many questions as it takes for each to be of so many bytes at most, and counts those that are longer by themselves.
+func batches(probes []*nodev1.Probe, most int) (all []*nodev1.ProbeRequest, longer int) {
+	size := 0
+	for _, p := range probes {
+		n := proto.Size(&nodev1.ProbeRequest{Probes: []*nodev1.Probe{p}})
+		switch {
+		case n > most:
+			longer++
+			continue
+		case len(all) == 0 || size+n > most:
+			all, size = append(all, &nodev1.ProbeRequest{}), 0
+		}
+		last := all[len(all)-1]
+		last.Probes, size = append(last.Probes, p), size+n
+	}
+	return all, longer
 }
 
 func fromProbes(probes []*nodev1.Probe) []transport.PeerProbe {

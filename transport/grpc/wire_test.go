@@ -2,6 +2,7 @@ package grpc_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,29 @@ import (
 	"github.com/keyhold/keyhold/transport"
 	"github.com/keyhold/keyhold/transport/grpc"
 )
+
+// probed says how many probes came.
+type probed struct {
+	echo
+	came chan int
+}
+
+func (p probed) Probe(some []transport.PeerProbe) { p.came <- len(some) }
+
+// A probe that went too long a way for the messages of this node keeps no other one back.
+func TestAProbeThatIsTooLongIsLeftOut(t *testing.T) {
+	t.Parallel()
+	b, a := probed{came: make(chan int, 1)}, start(t, grpc.Config{MaxMessage: 1024}, nil)
+	step := transport.PeerStep{Ask: transport.PeerAskID{Node: 1 << 63, Number: 1 << 63}, Made: 1 << 63}
+	long := transport.PeerProbe{Way: slices.Repeat([]transport.PeerStep{step}, 64)}
+	err := a.Probe(limit(t), start(t, grpc.Config{}, b).Address(), []transport.PeerProbe{{}, long, {At: 1}, long})
+	if e := fails(t, err, transport.PeerTooLarge, false); e.Text != "2 of 4 probes are longer than MaxMessage allows (1024), and are left out" {
+		t.Errorf("it says %q", e.Text)
+	}
+	if n := <-b.came; n != 2 {
+		t.Errorf("%d came", n)
+	}
+}
 
 // Bytes from anybody: a question that is taken says the same when it goes on to another node.
 func FuzzQuestion(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,6 +61,27 @@ var calls = []check{
 		s.same("came", probes, <-came)
 		h.letGo()
 		s.same("error", nil, s.answered(waiting).err)
+	}},
+	{"Probes arrive however many they are", func(s *suite) {
+		const many = 300
+		came := make(chan []transport.PeerProbe, many)
+		b := s.start(Limits{MaxMessage: 1024}, &service{probe: func(p []transport.PeerProbe) { came <- p }})
+		var probes, got []transport.PeerProbe
+		for i := range many {
+			step := transport.PeerStep{Ask: transport.PeerAskID{Node: 1 << 63, Number: 1 << 63}, Made: 1 << 63}
+			probes = append(probes, transport.PeerProbe{Origin: transport.PeerAskID{Node: 1, Number: uint64(i)}, Way: slices.Repeat([]transport.PeerStep{step}, 1+i%20)})
+		}
+		ctx := s.context()
+		s.same("probe", nil, s.start(Limits{MaxMessage: 1024}, nil).Probe(ctx, b.Address(), probes))
+		for len(got) < many {
+			select {
+			case some := <-came:
+				got = append(got, some...)
+			case <-ctx.Done():
+				s.Fatalf("%d came", len(got))
+			}
+		}
+		s.same("came", probes, got)
 	}},
 	{"The status arrives with all members", func(s *suite) {
 		m := transport.Member{ID: "1", Node: "n", PID: 2, StoreID: "s", Start: 3, Names: []string{"a", "b"}, Draining: true, Weight: 4, Since: time.Unix(5, 6).UTC(), Address: "h:1", Gossip: "h:2",
