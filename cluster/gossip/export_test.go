@@ -51,11 +51,3 @@ type Logs = logs
 func NewLogs(out *slog.Logger) *Logs { return newLogs(out) }
 
 func (l *logs) CatchUp() { l.catchUp() }
-
-// Kept is how many addresses are remembered.
-func Kept(l *Logs) (n int) {
-	for i := range l.mu.kinds {
-		n = max(n, len(l.mu.kinds[i].from))
-	}
-	return n
-}

@@ -1,26 +1,20 @@
 package gossip
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"log"
 	"log/slog"
-	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/keyhold/keyhold/internal/said"
 )
 
 // logs says what a person should know; the library's own lines, most of which are of a network as networks are, are for who debugs. Whoever reaches the port can cause warnings, from
 // as many addresses as he likes: of each kind a few lines are written a minute, and the others counted.
 type logs struct {
-	out atomic.Pointer[slog.Logger]
-	mu  struct {
-		sync.Mutex
-		kinds [len(kinds)]said
-	}
+	out   atomic.Pointer[slog.Logger]
+	kinds [len(kinds)]said.Kind
 }
 
 // kind is a kind of warning.
@@ -48,20 +42,6 @@ var kinds = [...]string{
 	ownNetwork:  "has trouble with its own network",
 }
 
-// said is what was written, and not written, of one kind since a time.
-type said struct {
-	since  time.Time
-	about  [mostSaid]string // whose address, without the port
-	unsaid int
-	from   map[string]struct{} // addresses of these
-}
-
-const (
-	quiet    = time.Minute
-	mostSaid = 3    // lines of a kind within quiet, about one each
-	mostFrom = 1000 // that are told apart
-)
-
 func newLogs(out *slog.Logger) *logs {
 	l := &logs{}
 	if out == nil {
@@ -71,84 +51,26 @@ func newLogs(out *slog.Logger) *logs {
 	return l
 }
 
-// note takes one more about somebody, and reports whether it is to be written.
-func (s *said) note(about string) bool {
-	for i, known := range s.about {
-		if known == "" {
-			s.about[i] = about
-			return true
-		}
-		if known == about {
-			break
-		}
-	}
-	s.unsaid++
-	if s.from == nil {
-		s.from = map[string]struct{}{}
-	}
-	if len(s.from) < mostFrom {
-		s.from[about] = struct{}{}
-	}
-	return false
-}
-
-// over gives what is to be said of a time that is over; "" = nothing.
-func (s *said) over(now time.Time) string {
-	if now.Sub(s.since) < quiet {
-		return ""
-	}
-	was := *s
-	*s = said{since: now}
-	if was.unsaid == 0 {
-		return ""
-	}
-	from := "1 address"
-	switch n := len(was.from); {
-	case n == mostFrom:
-		from = fmt.Sprintf("%d addresses or more", n)
-	case n > 1:
-		from = fmt.Sprintf("%d addresses", n)
-	}
-	return fmt.Sprintf(": and %d more from %s in the last minute", was.unsaid, from)
-}
-
 // warn says something about somebody, an address as a rule.
 func (l *logs) warn(of kind, about, text string, args ...any) {
-	now := time.Now()
-	l.mu.Lock()
-	s := &l.mu.kinds[of]
-	more := s.over(now)
-	first := s.note(host(about))
-	l.mu.Unlock()
+	more, write := l.kinds[of].Note(said.Host(about))
 	l.sum(of, more)
-	if first {
+	if write {
 		l.out.Load().Warn("gossip "+kinds[of]+text, args...)
 	}
 }
 
 // catchUp tells of what was left unsaid where nothing of its kind has come since.
 func (l *logs) catchUp() {
-	now := time.Now()
 	for of := range kinds {
-		l.mu.Lock()
-		more := l.mu.kinds[of].over(now)
-		l.mu.Unlock()
-		l.sum(kind(of), more)
+		l.sum(kind(of), l.kinds[of].Over())
 	}
 }
 
 func (l *logs) sum(of kind, more string) {
 	if more != "" {
-		l.out.Load().Warn("gossip " + kinds[of] + more)
+		l.out.Load().Warn("gossip " + kinds[of] + ": " + more)
 	}
-}
-
-// host leaves out the port, of which each connection has another one.
-func host(address string) string {
-	if a, err := netip.ParseAddrPort(address); err == nil {
-		return a.Addr().String()
-	}
-	return cmp.Or(address, "unknown")
 }
 
 // notJoined tells of a join that did not come about. That a node which was there does not answer is nothing new.

@@ -2,6 +2,10 @@ package grpc
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -16,6 +20,19 @@ const Silence = silence
 func At(files *TLS, now time.Time) *TLS {
 	files.now = func() time.Time { return now }
 	return files
+}
+
+// Refusals tells of links that did not come about as a node does that has none and closes unused ones after an hour, until ctx ends.
+func Refusals(ctx context.Context, logger *slog.Logger) (refused, bare func(from string), went func(to string)) {
+	r := &run{config: Config{IdleAfter: time.Hour}}
+	r.refusals.logger = logger
+	go r.sweep(ctx)
+	from := func(of refusalKind) func(string) {
+		return func(address string) {
+			r.refusals.from(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address)), of, errors.New("is not trusted"))
+		}
+	}
+	return from(came), from(cameBare), func(to string) { r.refusals.to(to, errors.New("does not trust")) }
 }
 
 // Links says how many this node has to others, and how many others have to it.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/keyhold/keyhold/internal/said"
 	"github.com/keyhold/keyhold/transport"
 )
 
@@ -102,9 +103,9 @@ func (r *run) leave(l *link) {
 	l.used = now
 }
 
-// sweep closes the links that nobody used for a while: members come and go, each at an address of its own.
+// sweep closes the links that nobody used for a while, for members come and go, each at an address of its own; and tells of refusals what is left to be said.
 func (r *run) sweep(ctx context.Context) {
-	tick := time.NewTicker(max(r.config.IdleAfter/2, time.Millisecond))
+	tick := time.NewTicker(min(max(r.config.IdleAfter/2, time.Millisecond), said.Quiet))
 	defer tick.Stop()
 	for {
 		select {
@@ -112,6 +113,7 @@ func (r *run) sweep(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			r.closeLinks(func(l *link) bool { return l.inside == 0 && now.Sub(l.used) >= r.config.IdleAfter })
+			r.refusals.catchUp()
 		}
 	}
 }

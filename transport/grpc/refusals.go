@@ -1,53 +1,66 @@
 package grpc
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/keyhold/keyhold/internal/said"
 )
 
-// refusals tells of links that did not come about because one side does not want the other: of those that came to this node, and of those that it went for, a line each in a minute.
-// Whoever reaches the port can cause them; what was left unsaid is counted.
+// refusals tells of links that did not come about because one side does not want the other: of each kind a few lines a minute, for whoever reaches the port can cause them.
 type refusals struct {
 	logger *slog.Logger
-	came   rarely
-	went   rarely
+	kinds  [len(refusalKinds)]said.Kind
 }
 
-// rarely lets one through in each minute.
-type rarely struct {
-	mu     sync.Mutex
-	next   time.Time
-	unsaid int
-}
+type refusalKind uint8
 
-func (r *rarely) due(now time.Time) (unsaid int, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Before(r.next) {
-		r.unsaid++
-		return 0, false
-	}
-	unsaid, r.unsaid, r.next = r.unsaid, 0, now.Add(time.Minute)
-	return unsaid, true
+// Of what comes with TLS and a certificate something is told however many health checks and scans come without.
+const (
+	came refusalKind = iota
+	cameBare
+	went
+)
+
+var refusalKinds = [...]string{
+	came:     "node service: a link to this node did not come about",
+	cameBare: "node service: a link to this node did not come about for want of TLS or a certificate",
+	went:     "node service: a link to another node did not come about",
 }
 
 // from tells of a link that came to this node.
-func (r *refusals) from(address net.Addr, why error) {
-	if unsaid, due := r.came.due(time.Now()); due {
-		r.logger.Warn("node service: a link to this node did not come about: asks of that node or client do not reach this one", "from", address.String(), "error", why, "unsaid", unsaid)
-	}
+func (r *refusals) from(address net.Addr, of refusalKind, why error) {
+	r.warn(of, said.Host(address.String()), ": asks of that node or client do not reach this one", "from", address.String(), "error", why)
 }
 
 // to tells of a link that this node went for.
 func (r *refusals) to(address string, why error) {
-	if unsaid, due := r.went.due(time.Now()); due {
-		r.logger.Warn("node service: a link to another node did not come about: asks do not reach that one", "to", address, "error", why, "unsaid", unsaid)
+	r.warn(went, address, ": asks do not reach that one", "to", address, "error", why)
+}
+
+func (r *refusals) warn(of refusalKind, about, text string, args ...any) {
+	more, write := r.kinds[of].Note(about)
+	r.sum(of, more)
+	if write {
+		r.logger.Warn(refusalKinds[of]+text, args...)
+	}
+}
+
+// catchUp tells of what was left unsaid where nothing of its kind has come since.
+func (r *refusals) catchUp() {
+	for of := range refusalKinds {
+		r.sum(refusalKind(of), r.kinds[of].Over())
+	}
+}
+
+func (r *refusals) sum(of refusalKind, more string) {
+	if more != "" {
+		r.logger.Warn(refusalKinds[of] + ": " + more)
 	}
 }
 
@@ -60,12 +73,15 @@ type guarded struct {
 func (g guarded) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
-		why := refusal(err)
+		of, why := came, refusal(err)
 		if why == nil && strings.Contains(err.Error(), "didn't provide a certificate") {
-			why = errors.New("the other side has shown no certificate: give it the same TLS settings")
+			of, why = cameBare, errors.New("the other side has shown no certificate: give it the same TLS settings")
+		}
+		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+			of = cameBare
 		}
 		if why != nil {
-			g.refusals.from(raw.RemoteAddr(), why)
+			g.refusals.from(raw.RemoteAddr(), of, why)
 		}
 	}
 	return conn, info, err
