@@ -83,7 +83,7 @@ type StartOptions struct {
 
 // Notice is something an operator may want to know of a store: a long hold of the writer, for instance.
 type Notice struct {
-	What    string        // "long hold", "database created", "waiting for owner", "write-ahead log grows", "session that stood still was ended"
+	What    string        // "long hold", "database created", "waiting for owner", "write-ahead log grows", "session that stood still was ended", "session that stands still cannot be ended", "waiting to have the store alone"
 	Who     string        // the unit, handler or caller concerned, where known
 	Took    time.Duration // where it applies
 	Error   error         // where it applies

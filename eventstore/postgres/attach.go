@@ -170,14 +170,15 @@ func (a *Attached) read(ctx context.Context, f func(*readers) error) error {
 }
 
 func (a *Attached) change(ctx context.Context, _ string, f func(*connection) error) error {
-	return a.changing(ctx, false, f)
+	return a.writing(func() error { return change(ctx, a.writers, a.connection, 0, a.onFormat(f)) })
 }
 
 func (a *Attached) changeAlone(ctx context.Context, _ string, f func(*connection) error) error {
-	return a.changing(ctx, true, f)
+	return a.writing(func() error { return changeAlone(ctx, a.writers, a.connection, func(error) {}, a.onFormat(f)) })
 }
 
-func (a *Attached) changing(ctx context.Context, alone bool, f func(*connection) error) error {
+// writing runs f where the operator may write, until which Close waits.
+func (a *Attached) writing(f func() error) error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	switch {
@@ -186,7 +187,12 @@ func (a *Attached) changing(ctx context.Context, alone bool, f func(*connection)
 	case a.why != nil:
 		return a.why
 	}
-	return changeOn(ctx, a.writers, a.connection, alone, func(c *connection) error {
+	return f()
+}
+
+// onFormat has f change a store of the format that this program knows.
+func (a *Attached) onFormat(f func(*connection) error) func(*connection) error {
+	return func(c *connection) error {
 		// A newer program that brings the format up waits for this, or this finds what it did.
 		if _, err := c.exec(`SELECT pg_advisory_xact_lock_shared($1)`, a.config.key64("migrate")); err != nil {
 			return err
@@ -195,7 +201,7 @@ func (a *Attached) changing(ctx context.Context, alone bool, f func(*connection)
 			return err
 		}
 		return f(c)
-	})
+	}
 }
 
 // connection is that of an operator, who has no generation.

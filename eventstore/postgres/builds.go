@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/keyhold/keyhold/eventstore"
@@ -170,7 +171,7 @@ func shown(err error) error {
 }
 
 // ReadPlaced implements [eventstore.ProjectionBuilds]. Inside a unit of work it first has everybody wait who would add something, until the unit of work ends: if that is not to be had in a
-// second, it is lost ([eventstore.ErrTrouble]).
+// second, which becomes two, four and so on at the next attempts, it is lost ([eventstore.ErrTrouble]).
 func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventstore.Position, categories []string, limit int) (found []eventstore.Placed, err error) {
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
@@ -182,8 +183,8 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 	err = s.read(ctx, func(r *readers) error {
 		var q queryer = r
 		if db != nil {
-			if _, err := db.ExecContext(ctx, briefly+`; `+aloneStore+`; SET LOCAL lock_timeout = DEFAULT`); err != nil {
-				return notAlone(err)
+			if err := s.stretch.try(ctx, r, db); err != nil {
+				return err
 			}
 			q = inside{db}
 		}
@@ -194,6 +195,26 @@ func (s *Store) ReadPlaced(ctx context.Context, db eventstore.SQL, after eventst
 		return nil, fmt.Errorf("read after position %q: %w", after, err)
 	}
 	return found, nil
+}
+
+// stretch is what is known of those that would have the store alone inside a unit of work, of whom each attempt is in another one.
+type stretch struct {
+	mu sync.Mutex
+	w  waiter
+}
+
+func (s *stretch) try(ctx context.Context, q queryer, db eventstore.SQL) error {
+	s.mu.Lock()
+	w := s.w
+	s.mu.Unlock()
+	err := w.try(ctx, q, func(patience time.Duration) error {
+		_, err := db.ExecContext(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; %s; SET LOCAL lock_timeout = DEFAULT`, patience.Milliseconds(), aloneStore))
+		return notAlone(err)
+	})
+	s.mu.Lock()
+	s.w = w
+	s.mu.Unlock()
+	return err
 }
 
 // farOff is from how many places on an end is far enough away to move there without an event.

@@ -88,20 +88,20 @@ func (c *connection) check(f fence) error {
 	return nil
 }
 
-// begin begins a transaction, takes the store's lock, shared or, in so long at most if that is above 0, alone, and checks that the process still has its place: one round trip. The lock
+// begin begins a transaction, takes the store's lock, shared or, if there is patience for that, alone, and checks that the process still has its place: one round trip. The lock
 // comes before all that the transaction locks otherwise.
-func (c *connection) begin(alone time.Duration) error {
+func (c *connection) begin(patience time.Duration) error {
 	var s script
 	var f fence
 	s.add(beginWork, nil, nil)
-	if alone > 0 {
-		takeAlone(&s, alone)
+	if patience > 0 {
+		takeAlone(&s, patience)
 	} else {
 		s.add(shareStore, nil, nil)
 	}
 	s.get(readFence, nil, func(bool) error { return c.check(f) }, f.into()...)
 	err := s.run(c.ctx, c.conn)
-	if alone > 0 {
+	if patience > 0 {
 		err = notAlone(err)
 	}
 	return err

@@ -40,8 +40,8 @@
 //
 // # How transactions meet
 //
-// Whoever writes locks in one order: the store (shared; a start, and few others, have it alone, for which they wait some seconds at most and then let the others pass before they try
-// again), the rows of units, what stands in the way of units, projections,
+// Whoever writes locks in one order: the store (shared; a start, and few others, have it alone, for which they queue for a while only, and then let those pass who are in the way before they do again,
+// for longer), the rows of units, what stands in the way of units, projections,
 // checkpoints in lane order, lanes in lane order, counts, acts. What is decided by is read in the statement that locks it, or after it. A lane gets its row
 // before, in a transaction of its own, so that nobody waits for one that another is making.
 //

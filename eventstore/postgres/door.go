@@ -106,7 +106,7 @@ func (v *visit) enter(ctx context.Context, query string) (done func(error) error
 	return func(err error) error {
 		defer v.mu.Unlock()
 		if err = v.class(err); err != nil && v.broken == nil {
-			v.alone(func() {
+			v.onRaw(func() {
 				if v.raw.IsClosed() || v.raw.PgConn().TxStatus() == 'E' {
 					v.broken = err
 				}
@@ -148,7 +148,7 @@ func (o *opened) visit(ctx context.Context) (*visit, error) {
 	if v.conn, err = o.doors.Conn(v.ctx); err != nil {
 		defer o.hands.leave()
 		defer v.stop()
-		return nil, trouble(ended(v.ctx, inUse(o.writers, err)))
+		return nil, trouble(ended(v.ctx, inUse(v.ctx, o.writers, err)))
 	}
 	err = v.conn.Raw(func(behind any) error {
 		v.raw = behind.(*stdlib.Conn).Conn()
@@ -198,14 +198,14 @@ func (v *visit) end(why error) {
 	}
 	v.stop()
 	if v.raw != nil {
-		v.alone(func() { rollback(v.raw) })
+		v.onRaw(func() { rollback(v.raw) })
 	}
 	_ = v.conn.Close() // the pool closes what is still in a transaction
 	v.opened.hands.leave()
 }
 
-// alone runs f while database/sql does nothing on the connection, such as closing rows whose context is over.
-func (v *visit) alone(f func()) {
+// onRaw runs f while database/sql does nothing on the connection, such as closing rows whose context is over.
+func (v *visit) onRaw(f func()) {
 	_ = v.conn.Raw(func(any) error { // an error says that the connection is gone, and with it the transaction
 		f()
 		return nil

@@ -149,7 +149,12 @@ func living(ctx context.Context, q queryer) (all []start, err error) {
 // sign draws the generation of this start, from which on every process that has its place from before, and may not have it beside this one, is stale.
 // It waits for all transactions that are under way.
 func (o *owner) sign(ctx context.Context, opts eventstore.StartOptions) (id eventstore.Identity, err error) {
-	err = alone(ctx, func(patience time.Duration) error { return o.signIn(ctx, opts, &id, patience) })
+	tell := func(err error) {
+		if opts.Observe != nil {
+			opts.Observe(notAloneYet("start", err))
+		}
+	}
+	err = untilAlone(ctx, single{o.conn}, tell, func(patience time.Duration) error { return o.signIn(ctx, opts, &id, patience) })
 	id.Capabilities = eventstore.Capabilities{SQL: true, Durable: true, Shared: opts.Relayed}
 	return id, trouble(err)
 }

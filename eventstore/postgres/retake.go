@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,7 @@ import (
 type retake struct {
 	config   *resolved
 	identity eventstore.Identity
+	waiter   *waiter // that it is to others who are at work
 }
 
 // errNotYet: the lock is with a session that may be our own former one, of which the server does not know yet that it is gone.
@@ -24,7 +26,7 @@ var errNotYet = errors.New("place is not free yet")
 
 // try gives a session that holds the place, or [eventstore.ErrStale] when there is none to be had any more. Any other error passes.
 func (a retake) try(ctx context.Context, former *pgx.Conn) (_ *pgx.Conn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout+a.waiter.next())
 	defer cancel()
 	former.Close(ctx) // what is left of it must not keep us out
 	conn, err := a.config.connect(ctx)
@@ -40,8 +42,14 @@ func (a retake) try(ctx context.Context, former *pgx.Conn) (_ *pgx.Conn, err err
 	if err := conn.QueryRow(ctx, tryOwner(a.identity.Capabilities.Shared), a.config.key64("owner")).Scan(&locked); err != nil {
 		return nil, err
 	}
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if err := takeAloneIn(ctx, tx, 2*firstAlone); err != nil {
+	err = a.waiter.try(ctx, single{conn}, func(patience time.Duration) error { return a.takeIn(ctx, conn, locked, patience) })
+	return conn, err
+}
+
+// takeIn takes the place where the lock that stands for it was had, unless others are at work on the store for so long.
+func (a retake) takeIn(ctx context.Context, conn *pgx.Conn, locked bool, patience time.Duration) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := takeAloneIn(ctx, tx, patience); err != nil {
 			return err
 		}
 		c := &connection{ctx: ctx, conn: conn, generation: a.identity.StartGeneration, shared: a.identity.Capabilities.Shared}
@@ -57,7 +65,6 @@ func (a retake) try(ctx context.Context, former *pgx.Conn) (_ *pgx.Conn, err err
 		}
 		return a.revive(ctx, tx)
 	})
-	return conn, err
 }
 
 // revive marks the start as living again.

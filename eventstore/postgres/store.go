@@ -26,6 +26,8 @@ type Store struct {
 	opened atomic.Pointer[opened] // nil unless started
 	taken  atomic.Bool            // from the beginning of a Start on, until that has failed or a Stop is through
 
+	stretch stretch
+
 	// Seams for tests.
 	formats fs.FS
 	gather  func(*gathering)
@@ -157,7 +159,7 @@ func (s *Store) open(ctx context.Context, config *resolved, owner *owner, opts e
 			return nil, err
 		}
 	}
-	return o, owner.watch(context.WithoutCancel(ctx), config.TransactionTimeout, retake{config, o.identity}, o.lost, o.taken, o.over)
+	return o, owner.watch(context.WithoutCancel(ctx), config.TransactionTimeout, retake{config, o.identity, new(waiter)}, o.lost, o.taken, o.over)
 }
 
 func (o *opened) openPools(ctx context.Context) (err error) {
@@ -346,15 +348,18 @@ func (s *Store) read(ctx context.Context, f func(*readers) error) error {
 	return trouble(ended(o.forced, f(o.readers)))
 }
 
-func (s *Store) change(ctx context.Context, who string, f func(*connection) error) error {
-	return s.changing(ctx, who, false, f)
+func (s *Store) change(ctx context.Context, _ string, f func(*connection) error) error {
+	return s.writing(ctx, func(ctx context.Context, o *opened) error { return change(ctx, o.writers, o.connection, 0, f) })
 }
 
 func (s *Store) changeAlone(ctx context.Context, who string, f func(*connection) error) error {
-	return s.changing(ctx, who, true, f)
+	return s.writing(ctx, func(ctx context.Context, o *opened) error {
+		return changeAlone(ctx, o.writers, o.connection, func(err error) { o.tell(notAloneYet(who, err)) }, f)
+	})
 }
 
-func (s *Store) changing(ctx context.Context, who string, alone bool, f func(*connection) error) error {
+// writing runs f while the process has its place.
+func (s *Store) writing(ctx context.Context, f func(context.Context, *opened) error) error {
 	o := s.opened.Load()
 	if o == nil || !o.hands.enter() {
 		return eventstore.ErrClosed
@@ -362,7 +367,7 @@ func (s *Store) changing(ctx context.Context, who string, alone bool, f func(*co
 	defer o.hands.leave()
 	ctx, stop := within(ctx, o.ending())
 	defer stop()
-	return changeOn(ctx, o.writers, o.connection, alone, f)
+	return f(ctx, o)
 }
 
 // connection makes what a transaction goes by.

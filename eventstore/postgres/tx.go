@@ -103,7 +103,7 @@ func (v *visit) commit(ctx context.Context, c *eventstore.Changes) (eventstore.C
 	defer stop()
 	var done eventstore.Committed
 	err := driver.ErrBadConn // unless the connection is there
-	v.alone(func() {
+	v.onRaw(func() {
 		if err = v.ready(); err == nil {
 			done, err = v.opened.work(ctx, v.raw, v.mark, c)
 		}
@@ -122,7 +122,7 @@ func (o *opened) commitAlone(ctx context.Context, c *eventstore.Changes) (done e
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = o.writers.Acquire(ctx); err != nil {
-			return eventstore.Committed{}, trouble(ended(ctx, inUse(o.writers, err)))
+			return eventstore.Committed{}, trouble(ended(ctx, inUse(ctx, o.writers, err)))
 		}
 		done, err = o.work(ctx, conn.Conn(), "", c)
 		conn.Release()
@@ -168,23 +168,22 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// changeOn runs f in a transaction that writes, as [access] says.
-func changeOn(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, isAlone bool, f func(*connection) error) error {
-	if !isAlone {
-		return changeIn(ctx, pool, connection, 0, f)
-	}
-	return alone(ctx, func(patience time.Duration) error { return changeIn(ctx, pool, connection, patience, f) })
+// changeAlone runs f in a transaction that writes and has the store alone.
+func changeAlone(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, tell func(error), f func(*connection) error) error {
+	err := untilAlone(ctx, &readers{pool: pool}, tell, func(patience time.Duration) error { return change(ctx, pool, connection, patience, f) })
+	return trouble(err)
 }
 
-func changeIn(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, alone time.Duration, f func(*connection) error) (err error) {
+// change runs f in a transaction that writes, and has the store alone if there is patience for that.
+func change(ctx context.Context, pool *pgxpool.Pool, connection func(context.Context) *connection, patience time.Duration, f func(*connection) error) (err error) {
 	for range attempts {
 		var conn *pgxpool.Conn
 		if conn, err = pool.Acquire(ctx); err != nil {
-			return trouble(ended(ctx, inUse(pool, err)))
+			return trouble(ended(ctx, inUse(ctx, pool, err)))
 		}
 		c := connection(ctx)
 		c.conn = conn.Conn()
-		err = c.change(alone, f)
+		err = c.change(patience, f)
 		conn.Release()
 		if !isDeadlock(err) {
 			break
@@ -193,8 +192,8 @@ func changeIn(ctx context.Context, pool *pgxpool.Pool, connection func(context.C
 	return err
 }
 
-func (c *connection) change(alone time.Duration, f func(*connection) error) error {
-	err := c.begin(alone)
+func (c *connection) change(patience time.Duration, f func(*connection) error) error {
+	err := c.begin(patience)
 	if err == nil {
 		err = f(c)
 	}

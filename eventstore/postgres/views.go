@@ -79,7 +79,7 @@ func (c *connection) checkTables(p *eventstore.Projection, s *eventstore.Project
 	return nil
 }
 
-// briefly is for how long a change of tables waits for those who read them, or for all that write, while those who come after wait for it.
+// briefly is for how long a change of tables waits for those who read them, while those who come after wait for it.
 const briefly = `SET LOCAL lock_timeout = '1s'`
 
 // show gives readers the tables of a build by their plain names, in place of those of another. A view whose columns stay, or get more at the end, is
