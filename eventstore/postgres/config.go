@@ -32,7 +32,7 @@ type Config struct {
 	Readers int
 	// TransactionTimeout is for how long a process may do nothing in a transaction that it has begun, before the database ends it: so what a frozen
 	// process locked is free again. Where it was frozen in the middle of what it sends, other processes of the store end it, for which they must be of the same
-	// user. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
+	// user: one whose network takes longer than that for what a single statement carries (the data of all events of a commit) looks like that to them. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
 	// needs longer between two of its statements gets an error of kind [ErrIdle].
 	TransactionTimeout time.Duration
 }
@@ -45,7 +45,8 @@ var ErrIdle = errors.New("transaction was idle for too long: do the work that ta
 type resolved struct {
 	Config
 	pool *pgxpool.Config
-	name string                                // of the database, for people
+	name string // of the database, for people
+	own  sessions
 	dial func(pgconn.DialFunc) pgconn.DialFunc // a seam for tests
 }
 

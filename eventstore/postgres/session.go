@@ -80,6 +80,11 @@ func (r *resolved) openPool(ctx context.Context, size int, readOnly bool) (*pgxp
 	p := r.pool.Copy()
 	p.ConnConfig = r.session(readOnly)
 	p.MaxConns, p.MinConns, p.MinIdleConns = int32(size), 0, 0
+	p.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		r.own.add(conn)
+		return nil
+	}
+	p.BeforeClose = r.own.remove
 	return pgxpool.NewWithConfig(context.WithoutCancel(ctx), p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -101,8 +103,8 @@ func TestAProcessThatStandsStillInTheMiddleOfACommitHoldsNobodyUp(t *testing.T) 
 			d.commit(events("a", 1))
 			d.stop()
 			d.config.TransactionTimeout = patience
-			told := make(chan eventstore.Notice, 100)
-			d.start(eventstore.StartOptions{Relayed: true, Observe: func(n eventstore.Notice) { told <- n }})
+			told := newNotices()
+			d.start(eventstore.StartOptions{Relayed: true, Observe: told.observe})
 			at := newStandstill("the middle")
 			frozen := process(t, d.config)
 			frozen.dial = at.dial
@@ -130,13 +132,55 @@ func TestAProcessThatStandsStillInTheMiddleOfACommitHoldsNobodyUp(t *testing.T) 
 			if strings.HasSuffix(who, "the only one") {
 				return
 			}
-			for n := range told {
-				if n.What == "session that stood still was ended" && strings.Contains(n.Error.Error(), "is free") {
-					break
-				}
+			if n := told.wait(t, "session that stood still was ended"); !strings.Contains(n.Error.Error(), "is free") {
+				t.Errorf("told: %v", n.Error)
 			}
 		})
 	}
+}
+
+// owes has the server wait for the rest of something that a session has sent; pay sends it.
+func (d *desk) owes(conn *pgx.Conn) (pay func()) {
+	d.Helper()
+	send := func(m pgproto3.FrontendMessage) {
+		bytes, err := m.Encode(nil)
+		d.must(err)
+		_, err = conn.PgConn().Conn().Write(bytes)
+		d.must(err)
+	}
+	send(&pgproto3.Parse{Query: `SELECT 1`})
+	return func() {
+		send(&pgproto3.Sync{})
+		for { // it is answered
+			answer, err := conn.PgConn().Frontend().Receive()
+			d.must(err)
+			if _, is := answer.(*pgproto3.ReadyForQuery); is {
+				break
+			}
+		}
+	}
+}
+
+// stillStanding waits until so many sessions of the desk owe something.
+func (d *desk) stillStanding(count int) {
+	d.Helper()
+	d.until("they stand still", fmt.Sprintf(`SELECT count(*) = %d FROM pg_stat_activity WHERE application_name = '%s' AND state = 'active' AND wait_event = 'ClientRead'`, count, d.config.Schema))
+}
+
+// wards are those of a process that looks when the test says so.
+func (d *desk) wards(own *sessions, adjust ...func(*Config)) *wards {
+	d.Helper()
+	config := d.config
+	for _, f := range adjust {
+		f(&config)
+	}
+	r, err := config.resolve()
+	d.must(err)
+	w := &wards{own: own}
+	w.pool, err = r.openPool(d.Context(), 1, false)
+	d.must(err)
+	d.Cleanup(w.pool.Close)
+	return w
 }
 
 // TestWhoIsNotOfTheStoreMayStandStill: sessions that are in the middle of something else, or of a COPY, are nobody's to end.
@@ -144,13 +188,7 @@ func TestWhoIsNotOfTheStoreMayStandStill(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	other, copies := d.session(), d.session()
-	send := func(m pgproto3.FrontendMessage) {
-		bytes, err := m.Encode(nil)
-		d.must(err)
-		_, err = other.PgConn().Conn().Write(bytes)
-		d.must(err)
-	}
-	send(&pgproto3.Parse{Query: `SELECT 1`}) // after which more is to come
+	pay := d.owes(other)
 	tx, err := copies.Begin(d.Context())
 	d.must(err)
 	_, err = tx.Exec(d.Context(), `CREATE TEMPORARY TABLE copied (n int)`)
@@ -167,26 +205,81 @@ func TestWhoIsNotOfTheStoreMayStandStill(t *testing.T) {
 			}
 			<-copied
 			return 0, io.EOF
-		}), ` copy copied FROM STDIN`)
+		}), "/* what is\n new */ -- all of it\n copy copied FROM STDIN")
 		return err
 	})
 	<-started
-	d.until("both stand still", `SELECT count(*) = 2 FROM pg_stat_activity WHERE application_name = '`+d.config.Schema+`' AND state = 'active' AND wait_event = 'ClientRead'`)
-	w := &d.store.opened.Load().wards
-	ended, err := w.look(d.Context(), 0)
-	if err != nil || len(ended) > 0 {
-		t.Errorf("ended: %v, %v", ended, err)
+	d.stillStanding(2)
+	w := d.wards(new(sessions))
+	for range 2 {
+		if ended, err := w.look(d.Context(), 0); err != nil || len(ended) > 0 {
+			t.Errorf("ended: %v, %v", ended, err)
+		}
 	}
 	close(copied)
 	d.must(<-done)
 	d.must(tx.Commit(d.Context()))
-	send(&pgproto3.Sync{})
-	for { // it is answered
-		answer, err := other.PgConn().Frontend().Receive()
-		d.must(err)
-		if _, is := answer.(*pgproto3.ReadyForQuery); is {
-			break
+	pay()
+}
+
+// TestWhoOwesSomethingIsEndedByOthersAtTheSecondLook: the process itself sees that it is not frozen, so that it must be its network; and whoever is at something else by the second look
+// goes on.
+func TestWhoOwesSomethingIsEndedByOthersAtTheSecondLook(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	o := d.store.opened.Load()
+	own, others := d.wards(&o.config.own), d.wards(new(sessions))
+	conn, err := o.writers.Acquire(d.Context())
+	d.must(err)
+	defer conn.Release()
+	_, err = conn.Exec(d.Context(), beginWork+`; `+shareStore)
+	d.must(err)
+	look := func(w *wards, want int) {
+		t.Helper()
+		if ended, err := w.look(d.Context(), 0); err != nil || len(ended) != want {
+			t.Errorf("ended: %v, %v; want %d", ended, err, want)
 		}
+	}
+	for range 2 {
+		pay := d.owes(conn.Conn())
+		d.stillStanding(1)
+		look(own, 0)
+		look(own, 0)
+		look(others, 0)
+		pay()
+	}
+	d.owes(conn.Conn())
+	d.stillStanding(1)
+	look(others, 0)
+	look(others, 1)
+}
+
+// TestWhoMayEndNoSessionsSaysSo, once: nothing else tells that what is locked stays so.
+func TestWhoMayEndNoSessionsSaysSo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	role := d.config.Schema + "_watcher"
+	conn := d.session()
+	for _, sql := range []string{`CREATE ROLE ` + role, `GRANT pg_read_all_stats TO ` + role, `GRANT USAGE ON SCHEMA ` + d.config.Schema + ` TO ` + role} {
+		_, err := conn.Exec(d.Context(), sql)
+		d.must(err)
+	}
+	_, err := conn.Exec(d.Context(), `BEGIN; `+shareStore)
+	d.must(err)
+	pay := d.owes(conn)
+	d.stillStanding(1)
+	w := d.wards(new(sessions), func(c *Config) { c.URL += "&role=" + role })
+	told := newNotices()
+	for range 4 {
+		if _, err := w.look(d.Context(), 0); err != nil {
+			w.failed(err, told.observe)
+		}
+	}
+	w.failed(io.EOF, told.observe) // who needs the server finds out by himself
+	pay()
+	d.same("told", len(told.all), 1)
+	if n := told.wait(t, "session that stands still cannot be ended"); !strings.Contains(n.Error.Error(), "must be allowed to end sessions") || code(n.Error) != "42501" {
+		t.Errorf("told: %v", n.Error)
 	}
 }
 
