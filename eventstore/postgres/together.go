@@ -83,7 +83,7 @@ func (o *opened) whileOneWaits(ctx context.Context, members []*member) (context.
 func (s *shared) commit(o *opened) error {
 	conn, err := o.writers.Acquire(s.ctx)
 	if err != nil {
-		return inUse(o.writers, err)
+		return err // each says it of itself
 	}
 	defer conn.Release()
 	s.conn = conn.Conn()

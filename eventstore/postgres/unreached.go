@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keyhold/keyhold/eventstore"
 )
 
 // isUnmade reports whether an error is that of a connection that could not be made, for another reason than that nobody wants it any more. That its time was over is the time of
@@ -52,11 +54,16 @@ func whatToDo(err error) string {
 	return ""
 }
 
-// inUse says of a wait for a connection that was given up that others had all of them.
-func inUse(pool *pgxpool.Pool, err error) error {
-	s := pool.Stat()
-	if isUnmade(err) || s.AcquiredConns() < s.MaxConns() {
+// inUse says of a wait for a connection that took too long that others had all of them. Where it was somebody else who ended it, or the store, that is not why.
+func inUse(ctx context.Context, pool *pgxpool.Pool, err error) error {
+	s, why := pool.Stat(), context.Cause(ctx)
+	if isUnmade(err) || s.AcquiredConns() < s.MaxConns() || why == nil || why == context.Canceled || isOwnEnd(why) {
 		return err
 	}
 	return fmt.Errorf("none of the %d connections came free: see what holds them for so long, or set MaxConns higher: %w", s.MaxConns(), err)
+}
+
+// isOwnEnd reports whether the store itself has ended what was under way: it stops, or the process has no place on it.
+func isOwnEnd(why error) bool {
+	return errors.Is(why, eventstore.ErrClosed) || errors.Is(why, eventstore.ErrTrouble) || errors.Is(why, eventstore.ErrStale)
 }

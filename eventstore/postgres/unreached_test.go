@@ -86,6 +86,46 @@ func TestAWaitForAConnectionSaysThatAllAreInUse(t *testing.T) {
 	}
 }
 
+// Where the store ends the wait, more connections would not have helped.
+func TestAWaitForAConnectionThatTheStoreEndsIsNotForWantOfThem(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.stop()
+	d.config.MaxConns = 1
+	d.start()
+	o := d.store.opened.Load()
+	held, err := o.writers.Acquire(d.Context())
+	d.must(err)
+	defer held.Release()
+	givenUp, giveUp := context.WithCancel(d.Context())
+	for name, c := range map[string]struct {
+		ctx context.Context
+		end func()
+	}{
+		"the place is lost":     {d.Context(), func() { o.lost(context.DeadlineExceeded) }},
+		"the place is gone":     {d.Context(), func() { o.lost(context.DeadlineExceeded); o.over(eventstore.ErrStale) }},
+		"the store is stopped":  {d.Context(), func() { o.end(eventstore.ErrClosed) }},
+		"nobody wants it still": {givenUp, giveUp},
+	} {
+		o.begin()
+		waits := make(chan error, 3)
+		for _, wait := range []func() error{
+			func() error { _, err := d.store.Begin("test").SQL(c.ctx); return err },
+			func() error { _, err := d.store.Begin("test").Commit(c.ctx, events("a", 1)); return err },
+			func() error { return d.store.change(c.ctx, "test", func(*connection) error { return nil }) },
+		} {
+			go func() { waits <- wait() }()
+		}
+		for range 3 {
+			c.end()
+			if err := <-waits; err == nil || strings.Contains(err.Error(), "came free") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	o.begin()
+}
+
 // Who is not let in is told what to do, at the start of a program and by the operator's command.
 func TestWhoIsNotLetInIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
