@@ -150,17 +150,22 @@ func (n *Node) letGo(u event.Unit) bool {
 	return true
 }
 
-// count warns of categories with more live keys than Redis carries lightly. One node counts each: the one that ranks first for it. It has a heartbeat for all of them.
+// count warns of categories with more live keys than Redis carries lightly. One node counts each: the one that ranks first for it. It has a heartbeat for all of them; where one took what was left of
+// that, the next time begins behind it.
 func (n *Node) count(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.traits.Heartbeat)
 	defer cancel()
-	for _, category := range n.cfg.Categories {
+	from := n.countFrom
+	for i := range n.cfg.Categories {
+		next := (from + i) % len(n.cfg.Categories)
+		category := n.cfg.Categories[next]
 		if n.placement.Load().First(event.PartOf(category, "").Unit()) != n.cfg.Self.ID {
 			continue
 		}
 		live, err := n.cfg.Broker.Partitions(ctx, category)
 		switch {
 		case ctx.Err() != nil:
+			n.countFrom = next + 1
 			return
 		case err != nil:
 			continue // whatever it is, others have told

@@ -138,15 +138,15 @@ func (c *Contest) drop(u event.Unit) {
 	}
 }
 
-// Keep forgets what was not seen since a scan began: it has no work any more.
-func (c *Contest) Keep(seen map[event.Unit]bool) {
+// Keep forgets what was not seen of a handler since a scan of it began: it has no work any more.
+func (c *Contest) Keep(name string, seen map[event.Unit]bool) {
 	for u := range c.wants {
-		if !seen[u] {
+		if u.Name == name && !seen[u] {
 			delete(c.wants, u)
 		}
 	}
 	for u := range c.left {
-		if !seen[u] {
+		if u.Name == name && !seen[u] {
 			delete(c.left, u)
 		}
 	}

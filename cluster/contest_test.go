@@ -120,7 +120,7 @@ func TestWhatOthersHoldIsAskedForAfterAWhileTheLongestFirstAndFewAtOnce(t *testi
 		t.Error(diff)
 	}
 	c.Forget(unit(2)) // it runs here now
-	c.Keep(map[event.Unit]bool{unit(0): true})
+	c.Keep("shipping", map[event.Unit]bool{unit(0): true})
 	if diff := cmp.Diff([]event.Unit{unit(0)}, wants(c, 2*second)); diff != "" {
 		t.Error(diff)
 	}
@@ -156,7 +156,7 @@ func TestTheThirdGoesForWhatIsLeftByTheOthers(t *testing.T) {
 		{left: second}, {}, {left: second}, {}, {goes: true}, {}, {gone: true}, {goes: true}, {},
 	} {
 		if step.gone {
-			c.Keep(map[event.Unit]bool{unit(2): true})
+			c.Keep("shipping", map[event.Unit]bool{unit(2): true})
 		}
 		if got := look(step.left); got != step.goes {
 			t.Errorf("look %d: it goes: %v, want %v", i, got, step.goes)

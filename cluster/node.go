@@ -104,6 +104,8 @@ type Node struct {
 	stir   chan struct{} // holds a token when the members have changed by gossip
 	beats  atomic.Int64
 
+	countFrom int // the place of the category with which counting begins; of the beating goroutine
+
 	settling sync.Mutex // held while members are put together
 	listed   listed
 

@@ -89,7 +89,7 @@ func (w *world) join(name string) *fake {
 	w.t.Helper()
 	f := &fake{w: w, name: name, broker: w.server.Node(name)}
 	f.mu.live, f.mu.looked, f.mu.parts = map[event.Unit]bool{}, map[event.Part]int{}, map[event.Part]bool{}
-	f.mu.many = map[string][]int{}
+	f.mu.many, f.mu.counted = map[string][]int{}, map[string]int{}
 	f.broker.Bind(w.store, w.id)
 	if err := f.broker.Connect(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -106,7 +106,7 @@ func (w *world) join(name string) *fake {
 			ManyPartitions: func(category string, live int) {
 				f.note(func() { f.mu.many[category] = append(f.mu.many[category], live) })
 			},
-			Keys:     func(category string, live int) { f.note(func() { f.mu.counted = map[string]int{category: live} }) },
+			Keys:     func(category string, live int) { f.note(func() { f.mu.counted[category] = live }) },
 			Woken:    func(name string) { f.note(func() { f.mu.wakes = append(f.mu.wakes, name) }) },
 			PartLost: func(_ event.Part, why string) { f.note(func() { f.mu.lost = append(f.mu.lost, why) }) },
 			Beat: func(err error) {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ func (n *Node) runScanning(ctx context.Context) {
 	timer := time.NewTimer(n.traits.Heartbeat)
 	defer timer.Stop()
 	contest := NewContest(n.cfg.Grace, n.cfg.Debounce)
+	scan := newScan(n, contest)
 	next := n.cfg.Now().Add(n.traits.Heartbeat) // scan of everything
 	wide := n.cfg.Now().Add(wideEvery * n.traits.Heartbeat)
 	for {
@@ -27,10 +27,16 @@ func (n *Node) runScanning(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-n.rescan:
+		case p := <-scan.pages:
+			if err := scan.take(ctx, p); err != nil && ctx.Err() == nil {
+				n.trouble("look for units that have work", err)
+			}
 		}
 		units, all := n.takeWoken()
+		scan.hasSeen(units...)
 		now := n.cfg.Now()
 		for u, until := range n.takeHeld() {
+			scan.hasSeen(u)
 			contest.See(now, Seen{Unit: u, Rank: n.rank(u), Unfit: n.isUnfit(u, now), Left: max(until.Sub(now), time.Millisecond)})
 		}
 		if all || !now.Before(next) {
@@ -39,9 +45,7 @@ func (n *Node) runScanning(ctx context.Context) {
 			if how.wide {
 				wide = now.Add(wideEvery * n.traits.Heartbeat)
 			}
-			if err := n.scan(ctx, contest, how); err != nil && ctx.Err() == nil {
-				n.trouble("look for units that have work", err)
-			}
+			scan.begin(ctx, how)
 		}
 		if err := errors.Join(n.goFor(ctx, contest, units, looking{}), n.goFor(ctx, contest, contest.Due(now), looking{due: true})); err != nil && ctx.Err() == nil {
 			n.trouble("ask who holds units that have work", err)
@@ -103,47 +107,6 @@ func (n *Node) setWants(units []event.Unit) {
 
 // looking is how units are looked at: see [Seen].
 type looking struct{ due, wide bool }
-
-// scan looks at everything that has work. What one handler has may be out of reach, and that of the others not.
-func (n *Node) scan(ctx context.Context, contest *Contest, how looking) error {
-	seen := map[event.Unit]bool{}
-	var faults []error
-	for _, name := range n.cfg.Self.Names {
-		if err := n.scanOf(ctx, name, contest, how, seen); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if len(faults) == 0 {
-		contest.Keep(seen)
-	}
-	return errors.Join(faults...)
-}
-
-// scanOf looks at the units of one handler, and adds them to those seen.
-func (n *Node) scanOf(ctx context.Context, name string, contest *Contest, how looking, seen map[event.Unit]bool) error {
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		var keys []string
-		err := n.bounded(ctx, func(ctx context.Context) (err error) {
-			keys, cursor, err = n.cfg.Broker.Busy(ctx, name, cursor)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		units := make([]event.Unit, len(keys))
-		for i, key := range keys {
-			units[i] = event.Unit{Name: name, Key: key}
-			seen[units[i]] = true
-		}
-		if err := n.goFor(ctx, contest, units, how); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // goFor goes for those of the units that are free and this node's to go for, and remembers when to look at the others again. A unit that lives here is woken: the wake
 // may have been lost.

@@ -405,7 +405,7 @@ func (p *player) scan() {
 		seen[u] = true
 	}
 	p.look(p.s.busy(), cluster.Seen{Wide: p.scans%cluster.WideEvery == 0})
-	p.contest.Keep(seen)
+	p.contest.Keep("shipping", seen)
 }
 
 // look is what the shell of a node does with units that have work: it asks who holds them, and goes for those that are its to go for.

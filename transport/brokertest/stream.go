@@ -163,7 +163,7 @@ func (s *Server) retire(r *transport.Retire) error {
 // Partitions implements [transport.BrokerStreams].
 func (b *Broker) Partitions(ctx context.Context, category string) (int, error) {
 	n := 0
-	err := b.do(ctx, Call{Op: "partitions"}, func() error {
+	err := b.do(ctx, Call{Op: "partitions", Lane: event.LaneRef{Category: category}}, func() error {
 		n = len(b.mu.index[category])
 		return nil
 	})
