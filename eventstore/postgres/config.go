@@ -32,7 +32,8 @@ type Config struct {
 	Readers int
 	// TransactionTimeout is for how long a process may do nothing in a transaction that it has begun, before the database ends it: so what a frozen
 	// process locked is free again. Where it was frozen in the middle of what it sends, other processes of the store end it, for which they must be of the same
-	// user: one whose network takes longer than that for what a single statement carries (the data of all events of a commit) looks like that to them. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
+	// user: one whose network takes longer than that for what a single statement carries (the data of all events of a commit) looks like that to them. What a behavior has
+	// locked by SQL of its own stays locked where the process was frozen in the middle of one of these statements. Where units are leased it must be at most half of what a lease lasts. 0 is 7 seconds, or that half if it is less. A behavior that
 	// needs longer between two of its statements gets an error of kind [ErrIdle].
 	TransactionTimeout time.Duration
 }

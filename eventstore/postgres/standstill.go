@@ -18,6 +18,9 @@ import (
 // piece, as those of a commit are, it may have got some, and waits for the rest with no limit: its client is there, for the kernel of a host answers for a process that is frozen. Whatever
 // has been locked by then would stay so.
 //
+// What is seen of it is the lock of the store, which a commit takes first. A unit of work with SQL of its own has none before its commit: where a process is frozen in the middle of one of
+// those statements, what that unit of work has locked of the application's stays so until the process goes on, or its host is gone.
+//
 // Each process looks after those of all others, on a session that nothing else uses, so that it never waits for what it is to end. Its own it leaves alone: it is not frozen.
 type wards struct {
 	pool *pgxpool.Pool
