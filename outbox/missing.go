@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keyhold/keyhold/event"
 	"github.com/keyhold/keyhold/eventstore"
@@ -14,27 +15,34 @@ import (
 
 const (
 	mostServed  = 1_000 // records of one run
-	servedATurn = 16    // requests, before what else there is to do has its turn
+	servedATurn = 16    // steps, each a request or a part of one, before what else there is to do has its turn
+	turnServes  = 200 * time.Millisecond
 )
 
 // wants are requests of other applications that were read, and are still to be served.
 type wants struct {
-	left   []transport.Wanted
+	left   []wanted
 	of     int   // there were
 	failed int   // of those served
 	first  error // of the first that failed
+}
+
+// wanted is one of them.
+type wanted struct {
+	transport.Wanted
+	begun       bool           // it is looked for where to begin
+	after, tail event.Sequence // above which, and up to where
 }
 
 // serve gives subscribers with a store of their own the runs that they miss in streams: a few in each turn, for after a loss there may be very many, and what is committed now
 // does not wait for them.
 func (r *Relay) serve(ctx context.Context) {
 	r.seekWanted(ctx)
-	if len(r.wants.left) == 0 {
+	if !r.serves() {
 		return
 	}
 	if err := r.serveSome(ctx); err != nil {
-		r.wants = wants{}
-		r.trouble(ctx, "serve what subscribers miss", err)
+		r.unserved(ctx, "serve what subscribers miss", err)
 		return
 	}
 	if len(r.wants.left) > 0 {
@@ -46,10 +54,19 @@ func (r *Relay) serve(ctx context.Context) {
 	r.wants = wants{}
 }
 
+// serves reports whether there is somebody to be served now.
+func (r *Relay) serves() bool { return len(r.wants.left) > 0 && !r.serving.resting(r.cfg.Now()) }
+
+// unserved has serving rest longer than everything else, which would not have its turn where that alone takes its time to fail.
+func (r *Relay) unserved(ctx context.Context, what string, err error) {
+	r.serving = r.serving.longer(r.cfg.Now(), wantedEvery, 4*wantedEvery)
+	r.trouble(ctx, what, err)
+}
+
 // seekWanted asks the broker for requests, when it is time and those from before are served.
 func (r *Relay) seekWanted(ctx context.Context) {
 	now := r.cfg.Now()
-	if len(r.wants.left) > 0 || now.Sub(r.served) < wantedEvery {
+	if len(r.wants.left) > 0 || now.Sub(r.served) < wantedEvery || r.serving.resting(now) {
 		return
 	}
 	r.mu.Lock()
@@ -61,20 +78,23 @@ func (r *Relay) seekWanted(ctx context.Context) {
 	r.served = now
 	if now.Sub(r.listed) >= r.cfg.HealAfter {
 		if err := r.list(ctx, of); err != nil {
-			r.trouble(ctx, "ask who subscribes from other applications", err)
+			r.unserved(ctx, "ask who subscribes from other applications", err)
 			return
 		}
 		r.listed = now
 	}
 	if err := r.discover(ctx, of); err != nil {
-		r.trouble(ctx, "ask who subscribes from other applications", err)
+		r.unserved(ctx, "ask who subscribes from other applications", err)
 		return
 	}
 	for _, category := range r.abroad {
 		if err := r.wantedOf(ctx, of, category); err != nil {
-			r.trouble(ctx, "serve what subscribers miss", err)
+			r.unserved(ctx, "serve what subscribers miss", err)
 			return
 		}
+	}
+	if len(r.wants.left) == 0 {
+		r.serving = rest{}
 	}
 }
 
@@ -161,35 +181,54 @@ func (r *Relay) wantedOf(ctx context.Context, of parts, category string) error {
 				r.cfg.Logger.Debug("a request of another application is none", "unit", w.Unit, "lane", w.Lane, "error", err)
 				continue
 			}
-			r.wants.left = append(r.wants.left, w)
+			r.wants.left = append(r.wants.left, wanted{Wanted: w})
 			r.wants.of++
 		}
 		return err
 	})
 }
 
-// serveSome serves the next requests. An error is no single one's, for nothing else is to wait for that.
+// serveSome serves the next requests. An error is no single one's, for nothing else is to wait for that: whoever does not answer in time answers the next one no sooner.
 func (r *Relay) serveSome(ctx context.Context) error {
-	some := r.wants.left[:min(len(r.wants.left), servedATurn)]
-	r.wants.left = r.wants.left[len(some):]
-	for _, w := range some {
-		serve := r.serveOne
+	start := r.cfg.Now()
+	for steps, failed := 0, 0; len(r.wants.left) > 0 && steps < servedATurn && r.cfg.Now().Sub(start) < turnServes; steps++ {
+		w := &r.wants.left[0]
+		over, err := true, error(nil)
 		switch {
 		case w.Over:
-			serve = r.forgetReader
+			err = r.forgetReader(ctx, w.Wanted)
 		case w.Begin:
-			serve = r.serveBeginning
+			over, err = r.serveBeginning(ctx, w)
+		default:
+			err = r.serveOne(ctx, w.Wanted)
 		}
-		err := serve(ctx, w)
+		if over || err != nil {
+			r.wants.left = r.wants.left[1:]
+		}
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+		case ctx.Err() != nil || err != nil && isLate(err):
 			return err
-		case err != nil && !errors.Is(err, errDropped):
+		case errors.Is(err, errDropped):
+		case err != nil:
 			r.wants.failed++
 			r.wants.first = cmp.Or(r.wants.first, err)
+			if failed++; failed == servedATurn {
+				return err
+			}
+		default:
+			r.serving = rest{}
 		}
 	}
 	return nil
+}
+
+// isLate reports whether an error is that something took too long: by the context, or by a connection of its own accord.
+func isLate(err error) bool {
+	timeout, is := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return errors.Is(err, context.DeadlineExceeded) || is && timeout.Timeout()
 }
 
 // askable tells whether a broker can have what a request is about. Whoever wrote it may have other rules for keys than this application.
@@ -230,37 +269,39 @@ func (r *Relay) give(ctx context.Context, w transport.Wanted, run []event.Envelo
 	return nil
 }
 
-// serveBeginning gives one who has no place in the lane yet the first records kept at or after the time it named, or the lane's last sequence, to begin behind.
-func (r *Relay) serveBeginning(ctx context.Context, w transport.Wanted) error {
-	passing, err := r.passing(ctx, 1<<w.Lane.Part(), []event.LaneRef{w.Lane})
-	if err != nil {
-		return err
-	}
-	tail := passing[0].Tail // first: what is committed while it is looked for is still to come
-	for after := event.Sequence(0); ; {
-		var run []event.Envelope
-		err := r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error {
-			runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: after, Limit: mostEntries, Bytes: mostBytes}})
-			if err == nil && len(runs) == 1 {
-				run = runs[0]
-			}
-			return err
-		})
+// serveBeginning gives one who has no place in the lane yet the first records kept at or after the time it named, or the lane's last sequence, to begin behind. It looks at some records, and
+// reports whether that was all.
+func (r *Relay) serveBeginning(ctx context.Context, w *wanted) (over bool, err error) {
+	of := parts(1 << w.Lane.Part())
+	if !w.begun {
+		passing, err := r.passing(ctx, of, []event.LaneRef{w.Lane})
 		if err != nil {
-			return fmt.Errorf("read %s above %d: %w", w.Lane, after, err)
+			return false, err
 		}
-		first := slices.IndexFunc(run, func(e event.Envelope) bool { return !e.Time.Before(w.From) })
-		if first < 0 && len(run) > 0 && run[len(run)-1].Sequence < tail {
-			after = run[len(run)-1].Sequence
-			continue
-		}
-		if first >= 0 {
-			run = within(run[first:])
-		} else {
-			run, w.After = nil, tail
-		}
-		return r.during(ctx, 1<<w.Lane.Part(), func(ctx context.Context, _ []eventstore.PartFence) error { return r.give(ctx, w, run) })
+		w.begun, w.tail = true, passing[0].Tail // first: what is committed while it is looked for is still to come
 	}
+	var run []event.Envelope
+	err = r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) error {
+		runs, err := r.cfg.Store.ReadLanes(ctx, []eventstore.LaneRead{{Lane: w.Lane, After: w.after, Limit: mostEntries, Bytes: mostBytes}})
+		if err == nil && len(runs) == 1 {
+			run = runs[0]
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("read %s above %d: %w", w.Lane, w.after, err)
+	}
+	first := slices.IndexFunc(run, func(e event.Envelope) bool { return !e.Time.Before(w.From) })
+	if first < 0 && len(run) > 0 && run[len(run)-1].Sequence < w.tail {
+		w.after = run[len(run)-1].Sequence
+		return false, nil
+	}
+	if first >= 0 {
+		run = within(run[first:])
+	} else {
+		run, w.After = nil, w.tail
+	}
+	return true, r.during(ctx, of, func(ctx context.Context, _ []eventstore.PartFence) error { return r.give(ctx, w.Wanted, run) })
 }
 
 // forgetReader takes a subscriber of another application, which has removed it, off the registry: nothing is kept for it any more.

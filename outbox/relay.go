@@ -52,6 +52,7 @@ type Relay struct {
 	looked   time.Time                  // when the store was last asked for looks
 	served   time.Time                  // when the broker was last asked what is missed
 	wants    wants                      // what it said
+	serving  rest                       // of serving what is missed
 	listed   time.Time                  // when the store was last asked who subscribes from other applications
 	abroad   []string                   // the categories that those subscribe to
 	produced map[string][]string        // the categories of this store, and who of other applications is known to subscribe to them
@@ -232,7 +233,7 @@ func (r *Relay) turn(ctx context.Context) {
 			}
 		}
 		r.admit(r.cfg.Lanes)
-		if len(r.work) == 0 && !r.again && len(r.wants.left) == 0 {
+		if len(r.work) == 0 && !r.again && !r.serves() {
 			return
 		}
 		r.round(ctx)
