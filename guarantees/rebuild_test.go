@@ -119,7 +119,7 @@ func (f *fleet) count(within time.Duration, want int) time.Duration {
 
 func flushedInTheMiddle(t *testing.T) {
 	const each = 200
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	f.add("node-1", "node-2", "node-3")
 	clients := clientsOf(100)
 	nodes := f.running()
@@ -136,7 +136,7 @@ func flushedInTheMiddle(t *testing.T) {
 }
 
 func flushedWhenAllIsQuiet(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	names := f.three()
 	app, stop := f.publisher()
 	defer stop()
@@ -153,7 +153,7 @@ func flushedWhenAllIsQuiet(t *testing.T) {
 
 // streamTrimmed leaves the newest three of thirty entries: what is missing is read from the store.
 func streamTrimmed(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	names := f.three()
 	app, stop := f.publisher()
 	defer stop()
@@ -169,7 +169,7 @@ func streamTrimmed(t *testing.T) {
 
 // replicaLacksEntries fails over to a replica that got none of the last 20 entries, of which nobody has read any.
 func replicaLacksEntries(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	names := f.three()
 	replica := redisserver.Run(t, redisserver.Options{ReplicaOf: f.redis})
 	app, stop := f.publisher()
@@ -244,7 +244,7 @@ func (f *fleet) underLoad(clients []string, count int, faults func(halfway <-cha
 }
 
 func flushedUnderLoad(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	f.two()
 	f.underLoad(clientsOf(20), 60, func(halfway <-chan struct{}) {
 		<-halfway
@@ -275,7 +275,7 @@ func (f *fleet) unreadOnStream() (owner *node) {
 // streamDeleted loses one stream and nothing else, so that it is found only by what looks after unread events: within 30 s, and the time that
 // it takes to find out.
 func streamDeleted(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	owner := f.unreadOnStream()
 	owner.kill(t)
 	if n, err := f.redis.Del(t.Context(), stream(clientA)); n != 1 || err != nil {
@@ -302,7 +302,7 @@ func restartedEmpty(t *testing.T) {
 }
 
 func replicaLacksTail(t *testing.T) {
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	replica := redisserver.Run(t, redisserver.Options{ReplicaOf: f.redis})
 	f.two()
 	f.underLoad(clientsOf(20), 60, func(halfway <-chan struct{}) {

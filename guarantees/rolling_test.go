@@ -17,7 +17,7 @@ import (
 // runs: the older nodes may neither pass over them nor take them for poison.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, settings{})
+	f := newFleet(t, settings{ttl: 6 * time.Second})
 	clients := clientsOf(34)
 	load := func(n *node) {
 		n.must(t, "load", loading{Clients: clients, Pause: 500 * time.Millisecond}, nil)
