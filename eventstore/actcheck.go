@@ -118,7 +118,10 @@ func (q *PartitionQuery) Validate() error {
 	if err := CheckLane(event.LaneRef{Category: q.Category}); err != nil {
 		return err
 	}
-	if err := CheckPage(q.Name, event.Unit{Name: q.After.Name, Key: q.After.Lane.Key}); err != nil {
+	if err := CheckPage(q.Name, event.Unit{Name: q.After.Name}); err != nil {
+		return err
+	}
+	if err := CheckLane(q.After.Lane); err != nil {
 		return err
 	}
 	return CheckLimit(q.Limit)

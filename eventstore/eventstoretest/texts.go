@@ -90,6 +90,14 @@ var texts = []check{
 				"halts after a key":  func() error { _, err := f.store.ListHalts(f.ctx, "", key, 1); return err },
 				"dead letters":       func() error { _, err := f.store.ListDead(f.ctx, text, event.Position{}, 1); return err },
 				"dead letters after": func() error { _, err := f.store.ListDead(f.ctx, "shipping", event.Position{Lane: in}, 1); return err },
+				"dead letters after a category": func() error {
+					_, err := f.store.ListDead(f.ctx, "shipping", event.Position{Lane: lane(text, "a")}, 1)
+					return err
+				},
+				"partitions after a category": func() error {
+					_, err := f.store.ListPartitions(f.ctx, eventstore.PartitionQuery{After: eventstore.PartitionPlace{Name: "shipping", Lane: lane(text, "a")}, Limit: 1})
+					return err
+				},
 				"parked":             func() error { _, err := f.store.ListParked(f.ctx, key, 0, 1); return err },
 				"parking":            func() error { _, err := f.store.ListParking(f.ctx, text, event.Unit{}, 1); return err },
 				"pauses":             func() error { _, err := f.store.ListPauses(f.ctx, text, event.Unit{}, 1); return err },
@@ -138,6 +146,31 @@ var texts = []check{
 			}
 			if _, _, err := f.store.CountJob(f.ctx, eventstore.JobPurge, eventstore.Filter{Handler: "shipping", Reason: text}); err != nil {
 				f.Errorf("count of a job by a reason with %s: %v", name, err)
+			}
+		}
+	}},
+	{"a page may begin behind whatever a store can have, and behind nothing else", func(f *fixture) {
+		f.register([]string{"shipping", "order"})
+		for name, text := range unfit {
+			for what, page := range map[string]func() error{
+				"abandoned": func() error {
+					_, err := f.store.Abandoned(f.ctx, event.Position{Lane: lane("order", text)}, 1)
+					return err
+				},
+				"abandoned of a category": func() error { _, err := f.store.Abandoned(f.ctx, event.Position{Lane: lane(text, "a")}, 1); return err },
+				"not passed": func() error {
+					_, err := f.store.Unpassed(f.ctx, "shipping", "order", lane("order", text), 1)
+					return err
+				},
+				"not passed of": func() error { _, err := f.store.Unpassed(f.ctx, "shipping", text, event.LaneRef{}, 1); return err },
+				"units that are due": func() error {
+					_, err := f.store.DueUnits(f.ctx, event.Unit{Name: "shipping", Key: text}, 1)
+					return err
+				},
+			} {
+				if err := page(); err != nil { // where it cannot be
+					f.refusedID(what+" after "+name, err)
+				}
 			}
 		}
 	}},

@@ -38,7 +38,10 @@ func compareUnits(a, b event.Unit) int {
 
 // ListDead implements [eventstore.Halts].
 func (s *Store) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
-	if err := eventstore.CheckPage(name, event.Unit{Key: after.Lane.Key}); err != nil {
+	if err := eventstore.CheckPage(name, event.Unit{}); err != nil {
+		return nil, err
+	}
+	if err := eventstore.CheckLane(after.Lane); err != nil {
 		return nil, err
 	}
 	if err := eventstore.CheckLimit(limit); err != nil {

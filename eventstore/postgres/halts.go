@@ -75,7 +75,10 @@ const selectDead = `SELECT ` + deadColumns + ` FROM keyhold_dead d JOIN keyhold_
 
 // ListDead implements [eventstore.Halts].
 func (s operations) ListDead(ctx context.Context, name string, after event.Position, limit int) ([]eventstore.Dead, error) {
-	if err := eventstore.CheckPage(name, event.Unit{Key: after.Lane.Key}); err != nil {
+	if err := eventstore.CheckPage(name, event.Unit{}); err != nil {
+		return nil, err
+	}
+	if err := eventstore.CheckLane(after.Lane); err != nil {
 		return nil, err
 	}
 	if err := eventstore.CheckLimit(limit); err != nil {

@@ -76,6 +76,9 @@ func asides(ctx context.Context, q queryer, storeID string, kind eventstore.Asid
 
 // DueUnits implements [eventstore.Asides].
 func (s operations) DueUnits(ctx context.Context, after event.Unit, limit int) ([]event.Unit, error) {
+	if words(after.Name) != after.Name || words(after.Key) != after.Key {
+		return nil, eventstore.CheckUnit(after)
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}

@@ -125,6 +125,9 @@ func (s operations) Abandon(ctx context.Context, ref event.LaneRef, seq event.Se
 
 // Abandoned implements [eventstore.Records].
 func (s operations) Abandoned(ctx context.Context, after event.Position, limit int) ([]eventstore.Abandoned, error) {
+	if err := tellable(after.Lane); err != nil {
+		return nil, err
+	}
 	if err := eventstore.CheckLimit(limit); err != nil {
 		return nil, err
 	}
