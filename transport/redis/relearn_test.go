@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,17 +62,6 @@ func muteServer(t *testing.T) (addr string) {
 	return mute.Addr().String()
 }
 
-// goneServer is the address of a server that has ended.
-func goneServer(t *testing.T) (addr string) {
-	t.Helper()
-	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = gone.Close() }()
-	return gone.Addr().String()
-}
-
 func get(key string) *call { return &call{keys: []string{key}, args: []any{"get", key}} }
 
 // TestSlotsAreLearnedOfWhoeverAnswers: after failovers most of the servers that a process has known may be gone, without a word.
@@ -125,10 +115,18 @@ func TestAServerThatHangsIsLeft(t *testing.T) {
 // TestWhoeverIsAskedForSlotsSaysNothingOfTheCall: that another server was not reached does not make it one that was not sent.
 func TestWhoeverIsAskedForSlotsSaysNothingOfTheCall(t *testing.T) {
 	t.Parallel()
-	s, _ := clusterOf(t, Config{Timeout: 200 * time.Millisecond}, muteServer(t), goneServer(t))
-	if _, err := s.run(t.Context(), onWork, get("k")); !errors.Is(outcome(err), partitions.ErrUnknown) {
-		t.Errorf("got %v, want ErrUnknown", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var dialed dials
+		s, _ := clusterOf(t, Config{Timeout: 3 * time.Second, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == "gone:1" {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
+			return dialed.dial(ctx, network, addr)
+		}}, "a:1", "gone:1")
+		if _, err := s.run(t.Context(), onWork, get("k")); !errors.Is(outcome(err), partitions.ErrUnknown) {
+			t.Errorf("got %v, want ErrUnknown", err)
+		}
+	})
 }
 
 // TestTheFirstToAnswerCounts: a later answer may be of a server that knows less.
