@@ -77,12 +77,19 @@ func (o *askOptions) check() error {
 }
 
 // inherit fills in what was not said with what the behavior that asks knows. It is copied: nothing that is asked keeps hold of
-// the one that asked.
-func (o *askOptions) inherit(cause Meta) {
+// the one that asked. An error says that its tenant is none, and that of what is asked was not said.
+func (o *askOptions) inherit(caller *attempt) error {
+	if o.tenant == "" {
+		if err := caller.passesOn(); err != nil {
+			return err
+		}
+	}
+	cause := caller.cause()
 	o.causationID = cause.CausationID
 	o.correlationID = cmp.Or(o.correlationID, cause.CorrelationID)
 	o.tenant = cmp.Or(o.tenant, cause.Tenant)
 	o.trace = cmp.Or(o.trace, cause.Trace)
+	return nil
 }
 
 // CommandID makes a command safe to ask again: its reply, or its rejection, is kept under the id in the same commit, and a

@@ -85,7 +85,7 @@ func (w *waits) add(first *wait) (out []dispatch, ok bool) {
 	sure, suspect := map[event.Unit]bool{}, false
 	w.followLocked(first.on, sure, (*wait).isHearsay)
 	said := sure
-	if len(w.mu.served) > 0 || first.isHearsay() {
+	if len(w.mu.by[first.on]) > 0 && (len(w.mu.served) > 0 || first.isHearsay()) {
 		said = map[event.Unit]bool{}
 		w.followLocked(first.on, said, func(*wait) bool { return false })
 	}

@@ -94,7 +94,9 @@ func (m *Remote) outside(ctx context.Context, caller *attempt, to Ref, command a
 		if caller.inSQL() {
 			return transport.PeerAsk{}, ErrAskInTx
 		}
-		o.inherit(caller.cause())
+		if err := o.inherit(caller); err != nil {
+			return transport.PeerAsk{}, err
+		}
 	}
 	if err := wellAddressed(m.cfg.Keys, to, command); err != nil {
 		return transport.PeerAsk{}, err
@@ -247,7 +249,9 @@ func (r *Runtime) tellElsewhere(ctx context.Context, to Ref, command any, o askO
 // question makes what goes to another node, of which this one knows as much as if it were asked itself, or, of a kind that is not registered here, next to nothing.
 func (r *Runtime) question(ctx context.Context, caller *attempt, to Ref, command any, o askOptions) (transport.PeerAsk, error) {
 	if caller != nil {
-		o.inherit(caller.cause())
+		if err := o.inherit(caller); err != nil {
+			return transport.PeerAsk{}, err
+		}
 	}
 	if r.programs[to.Kind] == nil {
 		if err := wellAddressed(r.cfg.Keys, to, command); err != nil {

@@ -105,6 +105,63 @@ func TestWhatFollowsFromAnEntryOfAnyIdentifiersIsKept(t *testing.T) {
 	}
 }
 
+// For whom something is must not be lost: a tenant that is none is passed on to nobody, wherever the entity is, and whoever would pass it on has no further attempt. Where what is asked has a tenant of
+// its own nothing is passed on.
+func TestATenantThatIsNoneIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	never := answering{err: errors.New("a remote was asked")}
+	m, err := actors.NewRemote(actors.RemoteConfig{Codec: types(t), Elsewhere: never})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pass := range map[string]func(b *bundle, ctx actors.Context, opts ...actors.AskOption) error{
+		"ask": func(b *bundle, ctx actors.Context, opts ...actors.AskOption) error {
+			_, err := b.Ask(ctx, ref("a"), &Deposit{Client: "c", Amount: 1}, opts...)
+			return err
+		},
+		"tell": func(b *bundle, ctx actors.Context, opts ...actors.AskOption) error {
+			return b.Tell(ctx, ref("a"), &Deposit{Client: "c", Amount: 1}, opts...)
+		},
+		"ask elsewhere": func(_ *bundle, ctx actors.Context, _ ...actors.AskOption) error {
+			_, err := m.Ask(ctx, ref("a"), &Deposit{Client: "c", Amount: 1})
+			return err
+		},
+		"tell elsewhere": func(_ *bundle, ctx actors.Context, _ ...actors.AskOption) error {
+			return m.Tell(ctx, ref("a"), &Deposit{Client: "c", Amount: 1})
+		},
+		"do": func(b *bundle, ctx actors.Context, _ ...actors.AskOption) error {
+			return b.Do(ctx, func(actors.UnitOfWork) error { return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b *bundle
+			got := make(chan error, 10)
+			h := ledgers(func(_ *ledger, ctx actors.Context, e Deposited) error {
+				if e.Amount == 1 { // what was asked for led to it
+					return nil
+				}
+				if name == "ask" || name == "tell" {
+					if err := pass(b, ctx, actors.Tenant("acme")); err != nil {
+						t.Errorf("with a tenant of its own: %v", err)
+					}
+				}
+				err := pass(b, ctx)
+				got <- err
+				return err
+			})
+			b = setup(t, []actors.Definition{accounts(), h}, func(c *actors.Config) { c.Port = ofTenant{c.Port, "ac\x00me"} })
+			b.publish(t, Deposited{Client: "c"})
+			if err := <-got; !errors.Is(err, actors.ErrPoison) || !strings.Contains(err.Error(), "have its producer write another") {
+				t.Error(err)
+			}
+			if halt := b.saw.halted.Wait(t); halt.Attempts != 1 {
+				t.Errorf("halted after %d attempts: %s", halt.Attempts, halt.Error)
+			}
+		})
+	}
+}
+
 // What a rejection or an error says is kept as text, whatever is in it.
 func TestTheReasonOfARejectionIsKeptAsText(t *testing.T) {
 	t.Parallel()
@@ -202,6 +259,27 @@ func (p correlated) with(got partitions.Fetched, err error) (partitions.Fetched,
 	for i := range got.Entries {
 		got.Entries[i].CorrelationID = p.id
 		got.Entries[i].ID += p.id + strings.Repeat("i", event.MaxID)
+	}
+	return got, err
+}
+
+// ofTenant is a port whose entries are of a tenant.
+type ofTenant struct {
+	partitions.Port
+	tenant string
+}
+
+func (p ofTenant) Fetch(ctx context.Context, h partitions.Held, above []event.Position, max int) (partitions.Fetched, error) {
+	return p.with(p.Port.Fetch(ctx, h, above, max))
+}
+
+func (p ofTenant) Advance(ctx context.Context, h partitions.Held, done []event.Position, max int) (partitions.Fetched, error) {
+	return p.with(p.Port.Advance(ctx, h, done, max))
+}
+
+func (p ofTenant) with(got partitions.Fetched, err error) (partitions.Fetched, error) {
+	for i := range got.Entries {
+		got.Entries[i].Tenant = p.tenant
 	}
 	return got, err
 }

@@ -84,7 +84,7 @@ func (w *waits) sweep() (out []dispatch) {
 
 // beginLocked gives the first probes of an ask.
 func (w *waits) beginLocked(origin *wait) []dispatch {
-	if !origin.isUnbegun() {
+	if !origin.isUnbegun() || !slices.ContainsFunc(w.mu.by[origin.on], (*wait).isEdge) { // most are in the mailbox of a unit that is slow itself
 		return nil
 	}
 	t := w.traceLocked(origin.on, origin.id)

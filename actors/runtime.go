@@ -219,7 +219,9 @@ func (r *Runtime) Tell(ctx context.Context, to Ref, command any, opts ...AskOpti
 	}
 	said, caller := k.opts, attemptOf(ctx)
 	if caller != nil {
-		k.opts.inherit(caller.cause())
+		if err := k.opts.inherit(caller); err != nil {
+			return askError(to, command, &AskError{Err: err})
+		}
 	}
 	if r.cfg.Elsewhere == nil {
 		if err := r.enqueue(to, k); err != nil {
@@ -245,7 +247,9 @@ func (r *Runtime) enqueueWait(to Ref, k *ask) error {
 	if k.caller.inSQL() {
 		return ErrAskInTx
 	}
-	k.opts.inherit(k.caller.cause())
+	if err := k.opts.inherit(k.caller); err != nil {
+		return err
+	}
 	if by := k.caller.unitIn(r); by != nil {
 		probes, ok := r.waits.add(&wait{by: by.unit(), behavior: by, on: to.unit(), ask: k})
 		if !ok {
@@ -328,6 +332,9 @@ func (r *Runtime) Do(ctx context.Context, f func(UnitOfWork) error) error {
 	}
 	a := &attempt{rt: r, meta: &noMeta, values: ctx, caller: caller}
 	if caller != nil {
+		if err := caller.passesOn(); err != nil {
+			return fmt.Errorf("do: %w", err)
+		}
 		cause := caller.cause()
 		a.meta = &cause
 	} else if trace := r.traceOf(ctx); trace != (event.Trace{}) {

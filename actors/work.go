@@ -180,7 +180,6 @@ func fit(id string) string {
 
 // cause gives what an ask, or a unit of work inside this one, inherits.
 func (a *attempt) cause() Meta {
-	_ = a.passesOn() // whoever is asked refuses it as well
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.correlation == "" {
