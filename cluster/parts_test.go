@@ -172,6 +172,7 @@ func TestWhatWasAskedForWithoutAnAnswerCountsAsThisNodesForOneTTL(t *testing.T) 
 		if err := a.Drain(t.Context()); err != nil { // it goes for nothing by itself any more
 			t.Fatal(err)
 		}
+		synctest.Wait() // what it went for before is answered
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "acquire" {
 				return brokertest.Lost

@@ -130,7 +130,7 @@ func TestACategoryThatCannotBeCountedIsNotTheFirstEachTime(t *testing.T) {
 		a := w.join("a")
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "partitions" && c.Lane.Category == "category-1" {
-				ctx, done := context.WithTimeout(context.Background(), 3*time.Second) // a heartbeat
+				ctx, done := context.WithTimeout(context.Background(), 4*time.Second) // more than a heartbeat
 				defer done()
 				<-ctx.Done()
 				return brokertest.Refused
