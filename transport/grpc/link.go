@@ -29,8 +29,8 @@ type link struct {
 
 func (l *link) note(err error) {
 	if why := refusal(err); why != nil {
+		l.refusals.to(l.address, why) // before anybody is told that asks
 		l.refused.Store(&why)
-		l.refusals.to(l.address, why)
 	}
 }
 
