@@ -6,7 +6,7 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=tools/go.mod
 MODULES := tools bench# beside the root; what users import must not inherit their dependencies
 each-module = for m in $(MODULES); do (cd $$m && set -x && $(1)) || exit 1; done
-TIMEOUT ?= 25m
+TIMEOUT ?= 40m
 FUZZTIME ?= 5s
 TRANSPORT ?= local# or redis
 STORE ?= sqlite# or postgres

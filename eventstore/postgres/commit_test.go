@@ -194,7 +194,8 @@ func TestStartWaitsForACommitUnderWay(t *testing.T) {
 	begun := d.store.Begin("begun before")
 	_, err := begun.SQL(d.Context())
 	d.must(err)
-	d.loseOwner(d.store) // its place is free, though it works on
+	d.must(d.store.opened.Load().owner.rest(d.Context())) // it is not to find out by itself
+	d.loseOwner(d.store)                                  // its place is free, though it works on
 	next := New(d.config)
 	started := background(func() error {
 		_, err := next.Start(context.Background(), eventstore.StartOptions{Node: "next", Wait: true})
