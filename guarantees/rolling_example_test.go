@@ -54,6 +54,12 @@ func TestRollingRestartOfTheExample(t *testing.T) {
 	// Back to the older program: a client waits at what it does not know, and so does what comes after it. Others go on.
 	s.must(t, "/orders/w-1", `{"client_id":"c-waits","cents":4200}`)
 	s.admin(t, newer, "partitions", "pause", "shipping", "c-waits")
+	for _, n := range s.all() { // who does not know of the pause yet would apply what is to wait
+		eventually(t, time.Minute, "each process knows of the pause", func() (bool, error) {
+			text, err := os.ReadFile(n.log)
+			return strings.Contains(string(text), "act=pause unit=shipping/c-waits"), err
+		})
+	}
 	s.must(t, "/orders/w-1/return", "")
 	s.must(t, "/orders/w-2", `{"client_id":"c-waits","cents":1300}`)
 	for _, n := range s.all() {
