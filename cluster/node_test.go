@@ -237,6 +237,13 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// late refuses a call after a while: the broker hangs, for whoever asks it. A heartbeat is 3 s.
+func late(d time.Duration) brokertest.Fault {
+	timer := time.NewTimer(d)
+	<-timer.C
+	return brokertest.Refused
+}
+
 // mark gives units work, as a publisher does.
 func (w *world) mark(by *fake, units ...event.Unit) {
 	w.t.Helper()

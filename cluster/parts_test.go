@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,10 +201,7 @@ func TestABrokerThatDoesNotAnswerIsNotAskedToTakeBackOnePartAfterTheOther(t *tes
 	hangs := func(w *world) {
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "release" {
-				ctx, done := context.WithTimeout(context.Background(), 3*time.Second) // a heartbeat
-				defer done()
-				<-ctx.Done()
-				return brokertest.Refused
+				return late(3 * time.Second)
 			}
 			return brokertest.None
 		})

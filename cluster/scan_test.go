@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -52,10 +51,7 @@ func TestHandlersWhoseWorkCannotBeAskedForHoldUpNobody(t *testing.T) {
 		pass(30 * time.Second)
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "busy" && c.Unit.Name != "shipping" {
-				ctx, done := context.WithTimeout(context.Background(), 3*time.Second) // a heartbeat
-				defer done()
-				<-ctx.Done()
-				return brokertest.Refused
+				return late(3 * time.Second)
 			}
 			return brokertest.None
 		})
@@ -103,10 +99,7 @@ func TestCountingKeysKeepsNobodyOffTheList(t *testing.T) {
 		a := w.join("a")
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "partitions" {
-				ctx, done := context.WithTimeout(context.Background(), 3*time.Second) // a heartbeat
-				defer done()
-				<-ctx.Done()
-				return brokertest.Refused
+				return late(3 * time.Second)
 			}
 			return brokertest.None
 		})
@@ -130,10 +123,7 @@ func TestACategoryThatCannotBeCountedIsNotTheFirstEachTime(t *testing.T) {
 		a := w.join("a")
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
 			if c.Op == "partitions" && c.Lane.Category == "category-1" {
-				ctx, done := context.WithTimeout(context.Background(), 4*time.Second) // more than a heartbeat
-				defer done()
-				<-ctx.Done()
-				return brokertest.Refused
+				return late(4 * time.Second)
 			}
 			return brokertest.None
 		})
