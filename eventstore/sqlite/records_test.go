@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/keyhold/keyhold/event"
-	"github.com/keyhold/keyhold/eventstore"
+	"github.com/keyhold/keyhold/eventstore/eventstoretest"
 )
 
 // What got into the store past Keyhold, or before it was refused, is abandoned like all else that cannot be sent.
@@ -20,24 +20,6 @@ func TestARecordWhoseKeyNothingCanBeCalledIsFoundAndAbandoned(t *testing.T) {
 			return err
 		}))
 		was = key
-		ref := event.LaneRef{Category: "order", Key: key}
-		if tail, err := b.store.LaneTail(t.Context(), ref); tail != 1 || err != nil {
-			t.Errorf("tail of %.9q: %d, %v", key, tail, err)
-		}
-		if err := b.store.Abandon(t.Context(), ref, 1, "bad"); err != nil {
-			t.Errorf("abandon %.9q: %v", key, err)
-		}
-		if run, err := b.store.ReadLane(t.Context(), ref, 0, 10); err != nil || len(run) != 1 || !run[0].Void() {
-			t.Errorf("lane %.9q: %+v, %v", key, run, err)
-		}
-		if all, err := b.store.Abandoned(t.Context(), event.Position{}, 10); err != nil || len(all) != 1 || all[0].Record.Key != key {
-			t.Errorf("abandoned %.9q: %+v, %v", key, all, err)
-		}
-		if all, err := b.store.Abandoned(t.Context(), event.Position{Lane: ref, Sequence: 1}, 10); err != nil || len(all) != 0 {
-			t.Errorf("abandoned after %.9q: %+v, %v", key, all, err)
-		}
-		if all, err := b.store.Unpassed(t.Context(), "shipping", "order", ref, eventstore.MaxLimit); err != nil || len(all) != 0 {
-			t.Errorf("not passed after %.9q: %+v, %v", key, all, err)
-		}
+		eventstoretest.AbandonsUnfit(t, b.store, event.LaneRef{Category: "order", Key: key})
 	}
 }
