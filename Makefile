@@ -6,7 +6,7 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=tools/go.mod
 MODULES := tools bench# beside the root; what users import must not inherit their dependencies
 each-module = for m in $(MODULES); do (cd $$m && set -x && $(1)) || exit 1; done
-TIMEOUT ?= 40m
+TIMEOUT ?= 60m
 FUZZTIME ?= 5s
 TRANSPORT ?= local# or redis
 STORE ?= sqlite# or postgres
@@ -42,7 +42,7 @@ services: ## what tests start for themselves, Redis and PostgreSQL, and what mak
 
 test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) $$(go list ./... | grep -v /guarantees$$)
-	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) ./guarantees # many processes under load, each with its deadlines: not beside the others
+	go test -race -count=1 -shuffle=on -parallel 1 -timeout $(TIMEOUT) ./guarantees # many processes under load, each with its deadlines: nothing beside them
 	go test -count=1 -shuffle=on ./cluster/gossip # what the race detector does not survive
 	go test -race -count=1 -tags next ./examples/orders # its next release
 	@$(call each-module,go test -count=1 ./...)

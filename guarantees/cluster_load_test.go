@@ -46,7 +46,7 @@ func (c *cluster) join(names ...string) {
 	c.t.Helper()
 	c.add(names...)
 	for _, name := range names {
-		c.nodes[name].must(c.t, "load", loading{Clients: c.clients, Pause: 500 * time.Millisecond}, nil)
+		c.nodes[name].must(c.t, "load", loading{Clients: c.clients, Pause: time.Second}, nil)
 		c.ask(c.nodes[name])
 	}
 	c.traffic.through(c.running()...)
@@ -216,7 +216,7 @@ func (f *traffic) start(t *testing.T, clients []string) {
 				by.call(call, "publish", publication{Tasks: interleaved(n, n, clients...), Each: 6}, nil)
 				cancel()
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(400 * time.Millisecond)
 		}
 	})
 }
