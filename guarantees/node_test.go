@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,9 @@ func newNode(t *testing.T, spec nodeSpec) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if found := races(filepath.Join(home.Dir, "log")); found != "" {
+			t.Errorf("%s: %s", spec.Name, found)
+		}
 		if t.Failed() {
 			if kept := os.Getenv("KEYHOLD_KEEP"); kept != "" { // a folder for whole logs
 				text, _ := os.ReadFile(filepath.Join(home.Dir, "log"))
@@ -191,6 +195,32 @@ func lastLines(file string, most int) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}
+
+// races gives what the race detector found in a process, also where that was killed, which has no exit code to tell.
+func races(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.Join(raceReport.FindAllString(string(text), -1), "\n")
+}
+
+var raceReport = regexp.MustCompile(`(?s)WARNING: DATA RACE\n.*?(==================|\z)`)
+
+func TestRacesOfProcessesAreFound(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	if got := races(file); got != "" {
+		t.Errorf("without a log: %q", got)
+	}
+	const first, second = "WARNING: DATA RACE\nWrite at 0x1\n==================", "WARNING: DATA RACE\nRead at 0x2, and killed"
+	if err := os.WriteFile(file, []byte("level=INFO\n==================\n"+first+"\nlevel=INFO\n==================\n"+second), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := races(file); got != first+"\n"+second {
+		t.Errorf("got %q", got)
+	}
 }
 
 // eventually looks until it is so, for a time that no fault of these tests may exceed. Processes send no signals to a test.
