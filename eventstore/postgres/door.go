@@ -162,6 +162,8 @@ func (o *opened) visit(ctx context.Context) (*visit, error) {
 		v.end(err)
 		return nil, err
 	}
+	v.mu.Lock() // what follows may begin before detach is known
+	defer v.mu.Unlock()
 	v.detach = context.AfterFunc(v.ctx, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()

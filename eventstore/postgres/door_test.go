@@ -188,6 +188,28 @@ func TestTheContextOfATransactionFreesItsLocks(t *testing.T) {
 	}
 }
 
+// The time of a unit of work may be over before its first statement: then its connection is free for others, and it is told so. The race detector watches, for which a timer has to
+// end the context: what this goroutine ends comes after all that it did.
+func TestATimeThatIsOverBeforeTheFirstStatementFreesTheConnection(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx, cancel := context.WithTimeout(d.Context(), time.Second)
+	defer cancel()
+	var late []eventstore.Tx
+	for range d.config.MaxConns {
+		tx := d.store.Begin("late")
+		_, err := tx.SQL(ctx)
+		d.must(err)
+		late = append(late, tx)
+	}
+	d.open() // nobody has touched the others
+	for _, tx := range late {
+		if _, err := tx.SQL(d.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SQL after that: %v", err)
+		}
+	}
+}
+
 // Whoever has SQL may read the store as well: connections for reading are others.
 func TestUnitsOfWorkThatHaveAllConnectionsStillRead(t *testing.T) {
 	t.Parallel()
