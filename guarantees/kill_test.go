@@ -87,7 +87,7 @@ func (p *process) kill(t *testing.T, acks int, moment time.Duration, acked map[s
 			alarm = time.AfterFunc(moment, func() { p.cmd.Process.Kill() })
 		}
 	}
-	if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() == 1 {
+	if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() == 1 || raceReport.MatchString(p.errs.String()) {
 		t.Fatalf("ended by itself: %v\n%s", err, p.errs)
 	}
 }

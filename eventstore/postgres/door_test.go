@@ -193,7 +193,7 @@ func TestTheContextOfATransactionFreesItsLocks(t *testing.T) {
 func TestATimeThatIsOverBeforeTheFirstStatementFreesTheConnection(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	ctx, cancel := context.WithTimeout(d.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(d.Context(), 5*time.Second)
 	defer cancel()
 	var late []eventstore.Tx
 	for range d.config.MaxConns {
