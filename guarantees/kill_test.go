@@ -87,8 +87,11 @@ func (p *process) kill(t *testing.T, acks int, moment time.Duration, acked map[s
 			alarm = time.AfterFunc(moment, func() { p.cmd.Process.Kill() })
 		}
 	}
-	if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() == 1 || raceReport.MatchString(p.errs.String()) {
+	if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() == 1 {
 		t.Fatalf("ended by itself: %v\n%s", err, p.errs)
+	}
+	if found := raceReport.FindString(p.errs.String()); found != "" {
+		t.Fatal(found)
 	}
 }
 
