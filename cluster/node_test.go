@@ -244,6 +244,20 @@ func late(d time.Duration) brokertest.Fault {
 	return brokertest.Refused
 }
 
+// unitSet is a set for what nodes do at the same time.
+type unitSet struct{ m sync.Map }
+
+// add reports whether it was not among them.
+func (s *unitSet) add(u event.Unit) bool {
+	_, was := s.m.LoadOrStore(u, true)
+	return !was
+}
+
+func (s *unitSet) count() (n int) {
+	s.m.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
 // mark gives units work, as a publisher does.
 func (w *world) mark(by *fake, units ...event.Unit) {
 	w.t.Helper()

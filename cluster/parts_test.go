@@ -76,18 +76,17 @@ func TestPartsWhoseLeasesWereGrantedWithoutAnAnswerAreAskedForAgain(t *testing.T
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		lost := map[event.Unit]bool{}
+		var lost unitSet
 		w.server.Break(func(c brokertest.Call) brokertest.Fault {
-			if c.Op != "acquire" || c.Unit.Name != event.PartName || lost[c.Unit] {
+			if c.Op != "acquire" || c.Unit.Name != event.PartName || !lost.add(c.Unit) {
 				return brokertest.None
 			}
-			lost[c.Unit] = true
 			return brokertest.Lost
 		})
 		a := w.join("a")
 		pass(time.Second)
-		if n := a.partCount(); n > 0 || len(lost) != event.Parts {
-			t.Errorf("it holds %d parts, and asked for %d", n, len(lost))
+		if n := a.partCount(); n > 0 || lost.count() != event.Parts {
+			t.Errorf("it holds %d parts, and asked for %d", n, lost.count())
 		}
 		pass(3 * time.Second) // a heartbeat
 		if n := a.partCount(); n != event.Parts {
@@ -122,13 +121,12 @@ func TestAPartThatWasNotGivenBackIsUnclean(t *testing.T) {
 				if n := uncleans(b); n != 0 {
 					t.Errorf("%d parts that were given back are unclean", n)
 				}
-				lost := map[event.Unit]bool{}
+				var lost unitSet
 				w.server.Break(func(c brokertest.Call) brokertest.Fault {
 					if c.Node == "b" {
 						return brokertest.Refused
 					}
-					if how == "the answer is lost" && c.Op == "acquire" && !lost[c.Unit] {
-						lost[c.Unit] = true
+					if how == "the answer is lost" && c.Op == "acquire" && lost.add(c.Unit) {
 						return brokertest.Lost
 					}
 					return brokertest.None
