@@ -276,7 +276,7 @@ func TestLocksOfAFrozenOwnerEnd(t *testing.T) {
 	d.must(err)
 	d.commit(events("a", 1))
 	frozen := d.config
-	frozen.TransactionTimeout = 300 * time.Millisecond
+	frozen.TransactionTimeout = time.Second
 	r, err := frozen.resolve()
 	d.must(err)
 	for row, lock := range map[string]string{

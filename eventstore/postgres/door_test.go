@@ -135,7 +135,7 @@ func TestAUnitOfWorkThatDoesSomethingElseIsTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.stop()
-	d.config.TransactionTimeout = 200 * time.Millisecond
+	d.config.TransactionTimeout = time.Second
 	d.start()
 	idle := func() (eventstore.Tx, eventstore.SQL) {
 		tx, db := d.open()

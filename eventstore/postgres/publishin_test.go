@@ -243,7 +243,7 @@ func TestLocksOfAFrozenOwnTransactionEnd(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.stop()
-	d.config.TransactionTimeout = 300 * time.Millisecond
+	d.config.TransactionTimeout = time.Second
 	d.start()
 	tx := d.beginOwn(d.own())
 	d.must(d.publishIn(tx, events("a", 1)))
@@ -257,6 +257,13 @@ func TestLocksOfAFrozenOwnTransactionEnd(t *testing.T) {
 	}
 }
 
+// looksAfter has a transaction look whether it is in a deadlock when it has waited for so long.
+func (d *desk) looksAfter(tx pgx.Tx, wait time.Duration) {
+	d.Helper()
+	_, err := tx.Exec(d.Context(), fmt.Sprintf(`SET LOCAL deadlock_timeout = '%dms'`, wait.Milliseconds()))
+	d.must(err)
+}
+
 // A row of the application's, and a key: each of two transactions has what the other one wants. The database ends one of them.
 func TestOwnTransactionsThatWaitForEachOther(t *testing.T) {
 	t.Parallel()
@@ -265,6 +272,8 @@ func TestOwnTransactionsThatWaitForEachOther(t *testing.T) {
 	d.must(err)
 	change := fmt.Sprintf(`UPDATE %s.mine SET m = m + 1`, d.config.Schema)
 	first, second := d.beginOwn(d.own()), d.beginOwn(d.own())
+	d.looksAfter(first, 10*time.Millisecond) // so that it is this one that is ended
+	d.looksAfter(second, time.Minute)
 	_, err = first.Exec(d.Context(), change)
 	d.must(err)
 	d.must(d.publishIn(second, events("a", 1)))
@@ -275,8 +284,6 @@ func TestOwnTransactionsThatWaitForEachOther(t *testing.T) {
 		return second.Commit(d.Context())
 	})
 	d.waiting(1)
-	_, err = first.Exec(d.Context(), `SET LOCAL deadlock_timeout = '10ms'`) // it is this one that looks first, and is ended
-	d.must(err)
 	err = d.publishIn(first, events("a", 1))
 	if !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "roll back, and run all of it again") {
 		t.Errorf("the one that is ended: %v", err)
@@ -292,6 +299,8 @@ func TestOwnTransactionsThatTakeTwoStoresInDifferentOrder(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
 	first, second := d.beginOwn(d.own()), d.beginOwn(d.own())
+	d.looksAfter(first, time.Minute)
+	d.looksAfter(second, 10*time.Millisecond) // so that it is this one that is ended
 	d.must(d.publishIn(first, events("a", 1)))
 	d.must(other.publishIn(second, events("a", 1)))
 	waits := background(func() error {
@@ -301,8 +310,6 @@ func TestOwnTransactionsThatTakeTwoStoresInDifferentOrder(t *testing.T) {
 		return first.Commit(d.Context())
 	})
 	d.waiting(1)
-	_, err := second.Exec(d.Context(), `SET LOCAL deadlock_timeout = '10ms'`) // it is this one that looks first, and is ended
-	d.must(err)
 	if err := d.publishIn(second, events("a", 1)); !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "roll back, and run all of it again") {
 		t.Errorf("the one that is ended: %v", err)
 	}
@@ -369,6 +376,7 @@ func TestStartWaitsForAnOwnTransaction(t *testing.T) {
 	d := newDesk(t)
 	tx := d.beginOwn(d.own())
 	d.must(d.publishIn(tx, events("a", 1)))
+	d.must(d.store.opened.Load().owner.rest(d.Context())) // else it may have its place back before the next asks for it
 	d.loseOwner(d.store)
 	next := New(d.config)
 	started := background(func() error {

@@ -131,7 +131,7 @@ func TestAProcessThatLosesItsPlaceTakesItAgain(t *testing.T) {
 		d := newDesk(t)
 		d.stop()
 		told := newNotices()
-		d.config.TransactionTimeout = 400 * time.Millisecond
+		d.config.TransactionTimeout = 2 * time.Second
 		d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: relayed})
 		begun := d.store.Begin("begun")
 		_, err := begun.SQL(d.Context())
@@ -159,19 +159,21 @@ func TestAProcessThatLosesItsPlaceTakesItAgain(t *testing.T) {
 	}
 }
 
-// The first looks after its place every two seconds; meanwhile the second has started and stopped.
+// The first does not look after its place until the second has started and stopped.
 func TestAProcessWhosePlaceAnotherTookCommitsNothingMore(t *testing.T) {
 	t.Parallel()
 	for _, relayed := range []bool{false, true} {
 		d := newDesk(t)
 		d.stop()
 		told := newNotices()
-		d.config.TransactionTimeout = 8 * time.Second
 		d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: relayed})
+		o := d.store.opened.Load()
+		d.must(o.owner.rest(d.Context()))
 		d.loseOwner(d.store)
 		second := New(d.config)
 		d.begin(second, eventstore.StartOptions{Node: "second", Wait: true})
 		d.must(second.Stop(d.Context()))
+		d.must(o.owner.watch(d.Context(), time.Second, retake{o.config, o.identity, new(waiter)}, o.lost, o.taken, o.over))
 		notice := told.wait(t, "place on the store lost for good")
 		if !errors.Is(notice.Error, eventstore.ErrStale) || !strings.Contains(notice.Error.Error(), "start again") {
 			t.Errorf("notice: %v", notice.Error)
@@ -198,7 +200,7 @@ func TestAProcessWhoseStartWasLostAndDrawnAgainHasNoPlace(t *testing.T) {
 	d := newDesk(t)
 	d.stop()
 	told := newNotices()
-	d.config.TransactionTimeout = 400 * time.Millisecond
+	d.config.TransactionTimeout = 2 * time.Second
 	d.start(eventstore.StartOptions{Node: "first", Observe: told.observe, Relayed: true})
 	_, err := d.raw.Exec(d.Context(), `UPDATE keyhold_starts SET pid = pid + 1 WHERE generation = $1`, d.id.StartGeneration)
 	d.must(err)

@@ -251,7 +251,7 @@ func TestActWaitsForItsTurnAsLongAsItsContextAllows(t *testing.T) {
 	a := attach(t, b.path)
 	tx, db := b.visit(t.Context()) // the owner's behavior has the writer
 	b.exec(db, `INSERT INTO shipments (id) VALUES ('a')`)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in which it begins to wait
 	defer cancel()
 	_, err := a.Act(ctx, pausing(event.Unit{Name: "shipping"}))
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, eventstore.ErrTrouble) || !strings.Contains(err.Error(), "no turn") {

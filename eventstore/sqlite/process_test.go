@@ -151,6 +151,7 @@ func TestKilledInTheMiddleOfCommitsEveryAcknowledgedUnitIsThere(t *testing.T) {
 				acknowledged[id] = true
 			}
 		}
+		_ = c.Wait() // says that it was killed
 		checkUnits(t, path, acknowledged, (round+1)*childWriters)
 	}
 }
