@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,7 +82,7 @@ type shop struct {
 
 func newcomer(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, dir: t.TempDir(), ports: [2]string{freePort(t), freePort(t)}}
+	s := &shop{t: t, dir: t.TempDir(), ports: freePorts(t)}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -99,18 +101,20 @@ func newcomer(t *testing.T) *shop {
 	return s
 }
 
-func freePort(t *testing.T) string {
+// freePorts gives two ports below those that the system gives out, so that nobody has them while the shop is down.
+func freePorts(t *testing.T) (two [2]string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for have := 0; have < len(two); {
+		port := strconv.Itoa(5_000 + rand.IntN(6_000))
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			continue
+		}
+		defer l.Close() // it is not drawn twice
+		two[have] = port
+		have++
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return two
 }
 
 func (s *shop) onFreePorts(text string) string {

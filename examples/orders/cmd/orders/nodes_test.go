@@ -49,7 +49,7 @@ func balanced(faces ...http.Handler) http.Handler {
 // eventually sends a request again, as a caller does, until the answer has a text.
 func eventually(t *testing.T, face http.Handler, method, path, body, says string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 		r.Header.Set("Idempotency-Key", path)
 		w := httptest.NewRecorder()
@@ -66,7 +66,7 @@ func eventually(t *testing.T, face http.Handler, method, path, body, says string
 // One shop in two processes: whatever one of them is asked is seen by the other.
 func TestOneShopInTwoProcesses(t *testing.T) {
 	t.Parallel()
-	db, redis := postgresserver.Database(t), redisserver.Run(t, redisserver.Options{}).URL()+"?ttl=1s"
+	db, redis := postgresserver.Database(t), redisserver.Run(t, redisserver.Options{}).URL()+"?ttl=4s"
 	a, b := started(t, db, redis), started(t, db, redis)
 	eventually(t, a, "POST", "/orders/o-17", `{"client_id":"c-3","cents":4200}`, "{}")
 	eventually(t, b, "POST", "/orders/o-18", `{"client_id":"c-3","cents":1000}`, "{}")
@@ -122,7 +122,7 @@ func TestOneProcessWithEitherLineChanged(t *testing.T) {
 	for name, at := range map[string]func(t *testing.T) (db, redis string){
 		"postgres": func(t *testing.T) (string, string) { return postgresserver.Database(t), "" },
 		"redis": func(t *testing.T) (string, string) {
-			return filepath.Join(t.TempDir(), "orders.db"), redisserver.Run(t, redisserver.Options{}).URL() + "?ttl=1s"
+			return filepath.Join(t.TempDir(), "orders.db"), redisserver.Run(t, redisserver.Options{}).URL() + "?ttl=4s"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
