@@ -22,7 +22,7 @@ help: ## print this
 build: ## compile every package
 	go build ./...
 
-# Debian starts what it installs, unless policy-rc.d says no: only the programs are wanted.
+# Debian starts what it installs, unless policy-rc.d says no: only the programs are wanted. The network, or another apt-get, may be in the way for a moment.
 services: ## what tests start for themselves, Redis and PostgreSQL, and what makes hosts for them: installed on Debian as root; elsewhere it says what is missing
 	@missing=; \
 	test -n "$$KEYHOLD_REDIS_SERVER" || command -v redis-server valkey-server >/dev/null || missing="redis-server"; \
@@ -38,7 +38,10 @@ services: ## what tests start for themselves, Redis and PostgreSQL, and what mak
 	policy=/usr/sbin/policy-rc.d; ours=; \
 	if [ ! -e $$policy ]; then ours=$$policy; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; fi; \
 	trap 'test -z "$$ours" || rm -f "$$ours"' EXIT; \
-	set -x; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+	set -x; for try in 1 2 3; do \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install -y -qq --no-install-recommends $$missing && exit 0; \
+		sleep 10; \
+	done; exit 1
 
 test: cc services ## the whole suite, with the race detector, in random order (the seed is printed)
 	go test -race -count=1 -shuffle=on -timeout $(TIMEOUT) $$(go list ./... | grep -v /guarantees$$)
