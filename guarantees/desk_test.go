@@ -168,8 +168,8 @@ func (d *desk) eventually(what string, is func() bool) time.Duration {
 	d.Helper()
 	began := time.Now()
 	for !is() {
-		if time.Since(began) > 30*time.Second {
-			d.Fatalf("after 30 s still not: %s\n%s", what, d.log())
+		if time.Since(began) > time.Minute {
+			d.Fatalf("after a minute still not: %s\n%s", what, d.log())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

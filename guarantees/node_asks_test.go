@@ -201,7 +201,7 @@ func serveUntil(l net.Listener, h http.Handler, over <-chan struct{}) error {
 	server := &http.Server{Handler: h}
 	go server.Serve(l) // from now on, which tells that it has started
 	<-over
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	return server.Shutdown(ctx) // the answer to stop is on its way
 }
