@@ -1,6 +1,7 @@
 package grpc_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -45,9 +46,11 @@ func closes(t *testing.T, conn net.Conn) {
 	}
 }
 
+// answers asks until it is answered: a node that gives little time for handshakes hangs up on who is slow on a busy machine.
 func answers(t *testing.T, address string) {
 	t.Helper()
-	if _, err := start(t, grpc.Config{}, nil).Ask(limit(t), address, question()); err != nil {
+	a := start(t, grpc.Config{}, nil)
+	if err := word(limit(t), func(ctx context.Context) error { _, err := a.Ask(ctx, address, question()); return err }); err != nil {
 		t.Errorf("the node does not answer any more: %v", err)
 	}
 }

@@ -48,11 +48,12 @@ func TestFreshRedisGrantsNothingForOneTTL(t *testing.T) {
 			t.Errorf("floor %d: %v\n%s", floor, err, diff)
 		}
 	}
-	w.pass(w.traits().TTL - time.Second)
+	const busy = 6 * time.Second // what a busy machine may take for this
+	w.pass(w.traits().TTL - busy)
 	if got, err := node.Port().Acquire(t.Context(), shipping, 0); err != nil || !got.Forgot {
-		t.Errorf("after almost one TTL: %+v, %v", got, err)
+		t.Errorf("before one TTL is over: %+v, %v", got, err)
 	}
-	w.pass(2 * time.Second)
+	w.pass(busy + time.Second)
 	w.acquire(node, shipping)
 }
 
@@ -420,7 +421,7 @@ func TestPartsAreRenewedInOneGo(t *testing.T) {
 
 func TestUnitsThatNobodyAsksForAnyMoreAreForgotten(t *testing.T) {
 	t.Parallel()
-	w, node := newWorld(t, sharedRedis(t, false), Config{TTL: 200 * time.Millisecond, Timeout: 150 * time.Millisecond})
+	w, node := setup(t)
 	p := node.conn.Load().port
 	for i := range 3000 {
 		tenure, err := p.newTenure(partitions.Held{Unit: event.Unit{Name: "shipping", Key: fmt.Sprint(i)}, Generation: 1})
@@ -428,10 +429,9 @@ func TestUnitsThatNobodyAsksForAnyMoreAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.begin(tenure)
-		tenure.proven.Add(-int64(time.Second))
+		tenure.proven.Add(-int64(w.traits().TTL + time.Second))
 	}
 	if n := p.mu.tenures.Len(); n > 1100 {
 		t.Errorf("%d units are remembered", n)
 	}
-	_ = w
 }

@@ -111,7 +111,7 @@ func TestServerThatIsGoneIsPlainTrouble(t *testing.T) {
 	w, _ := setup(t)
 	through := proxy.Run(t, w.server.Addr())
 	cfg := w.cfg
-	cfg.URL, cfg.Timeout = "redis://"+through.Addr(), 200*time.Millisecond
+	cfg.URL = "redis://" + through.Addr()
 	node := w.nodeAt(cfg)
 	w.acquire(node, shipping)
 	through.Stop()
@@ -134,7 +134,7 @@ func TestServerThatDoesNotAnswerIsUnknown(t *testing.T) {
 	w, _ := newWorld(t, server, Config{})
 	through := proxy.Run(t, server.Addr())
 	cfg := w.cfg
-	cfg.URL, cfg.Timeout = "redis://"+through.Addr(), 200*time.Millisecond
+	cfg.URL, cfg.Timeout = "redis://"+through.Addr(), time.Second
 	node := w.nodeAt(cfg)
 	h := w.acquire(node, shipping)
 	through.Blackhole(proxy.ToClient)

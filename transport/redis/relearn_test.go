@@ -72,8 +72,8 @@ func TestSlotsAreLearnedOfWhoeverAnswers(t *testing.T) {
 	for range 8 {
 		addrs = append(addrs, muteServer(t))
 	}
-	s, _ := clusterOf(t, Config{Timeout: 2 * time.Second}, append(addrs, live.Addr())...)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	s, _ := clusterOf(t, Config{Timeout: 10 * time.Second}, append(addrs, live.Addr())...)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := s.relearn(ctx); err != nil || s.of("order:{k-1}").addr != live.Addr() {
 		t.Errorf("got %v, and the slot is that of %v", err, s.of("order:{k-1}").addr)

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -233,6 +234,20 @@ func TestSentinelsTellTheMaster(t *testing.T) {
 	}
 }
 
+// freeAddr gives one below those that the system gives to whoever listens or connects, and that servers of tests have: nobody takes it meanwhile.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(1_000)))
+		if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
 // startSentinel starts a Sentinel that watches a server, and gives its address.
 func startSentinel(t *testing.T, server *redisserver.Server) string {
 	t.Helper()
@@ -241,12 +256,7 @@ func startSentinel(t *testing.T, server *redisserver.Server) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = home.Close() })
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	_ = free.Close()
+	addr := freeAddr(t)
 	_, port, _ := strings.Cut(addr, ":")
 	host, at, _ := strings.Cut(server.Addr(), ":")
 	file := filepath.Join(home.Dir, "sentinel.conf")

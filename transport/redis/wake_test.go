@@ -136,7 +136,7 @@ func TestAServerThatIsAwayIsReportedOnceAndLookedForUntilItIsBack(t *testing.T) 
 func TestAServerThatHangsIsLeftAndListenedToAnew(t *testing.T) {
 	t.Parallel()
 	w := newScene(t, redisserver.Options{})
-	w.cfg.Timeout = 200 * time.Millisecond
+	w.cfg.Timeout = time.Second
 	tr := w.connected(t)
 	node := start(t, tr, "shipping")
 	node.rescans.Wait(t)
