@@ -116,9 +116,7 @@ func TestFreezesAndKillsWhatItStarted(t *testing.T) {
 	if p.Alive() {
 		t.Error("killed, and said to run")
 	}
-	if s := state(offspring); s != "" && s != "Z" {
-		t.Errorf("its child is left behind in state %q", s)
-	}
+	eventually(t, "its child is gone", func() bool { s := state(offspring); return s == "" || s == "Z" })
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +135,7 @@ func TestQuitsByASignalOfItsOwn(t *testing.T) {
 	if err := p.Quit(syscall.SIGTERM, 100*time.Millisecond); err != nil { // of which the shell's child hears nothing
 		t.Fatal(err)
 	}
-	if s := state(offspring); s != "" && s != "Z" {
-		t.Errorf("its child is left behind in state %q", s)
-	}
+	eventually(t, "its child is gone", func() bool { s := state(offspring); return s == "" || s == "Z" })
 }
 
 func TestUnknownProgram(t *testing.T) {
@@ -165,7 +161,10 @@ func TestUnknownProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		if program == "sleep" { // the other one ends by itself, on a busy machine later
+			ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+		}
 		if ok, err := p.Wait(ctx); ok || (err != nil) != (program == "sleep") {
 			t.Errorf("%s ended with %v, %v", program, ok, err)
 		}
@@ -183,8 +182,8 @@ func state(pid int) string {
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for began := time.Now(); !so(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("not within 10 s: %s", what)
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
