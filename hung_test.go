@@ -39,7 +39,7 @@ func TestAKeyWhoseBehaviorHangsInAStopGoesToAnotherNode(t *testing.T) {
 	if err := keyhold.Publish(t.Context(), first, itemLost{"ada", "tea"}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 15*time.Second, "the first node has the event", inside)
+	within(t, time.Minute, "the first node has the event", inside)
 	run(t, onRedis(postgres.Open(db), url, "second"), cart, losses, handler("second", false))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -50,7 +50,7 @@ func TestAKeyWhoseBehaviorHangsInAStopGoesToAnotherNode(t *testing.T) {
 	if err := first.Start(t.Context()); err == nil {
 		t.Error("it starts although a behavior is inside")
 	}
-	if node := within(t, 15*time.Second, "another node has the event", inside); node != "second" {
+	if node := within(t, time.Minute, "another node has the event", inside); node != "second" {
 		t.Errorf("%s has it", node)
 	}
 	close(open)

@@ -139,7 +139,7 @@ func TestJobOnDiskIsInterruptedByStopAndGoesOn(t *testing.T) {
 		<-set
 	}
 	n.refuse("bomb", false)
-	j := replayAll(t, app.Admin(), 200)
+	j := replayAll(t, app.Admin(), 20) // two seconds of them: the stop comes before the last
 	<-n.news
 	stop(t, app)
 	done := make(chan struct{})

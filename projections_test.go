@@ -179,6 +179,16 @@ func TestPauseFromOutsideIsSeenAndResumeTakenUp(t *testing.T) {
 	}
 	publish("before")
 	l.until(t, "before")
+	for { // what is not committed yet would be refused
+		p, err := outside.Projection(ctx, "ledger")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Builds[0].Applied == 1 {
+			break
+		}
+		<-l.moved
+	}
 	act(eventstore.ActPause)
 	publish("paused")
 	p, err := outside.Projection(ctx, "ledger")

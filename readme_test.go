@@ -45,10 +45,10 @@ func TestREADMEProgramPrintsWhatTheREADMESays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", ".")
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = dir
 	var errs strings.Builder
 	cmd.Stderr = &errs

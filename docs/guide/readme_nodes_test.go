@@ -35,7 +35,7 @@ func shopNode(databaseURL, redisURL string, tables func(ctx context.Context, db 
 // Three processes' worth of it, of which one goes in the middle, do everything once and keep the order of each client.
 func TestTheTwoLinesOfTheREADMEMakeManyNodes(t *testing.T) {
 	t.Parallel()
-	db, at := postgresserver.Database(t), redisserver.Run(t, redisserver.Options{}).URL()+"?ttl=4s"
+	db, at := postgresserver.Database(t), redisserver.Run(t, redisserver.Options{}).URL()+"?ttl=10s"
 	const clients, each = 10, 10
 	done := make(chan struct{}, 2*clients*each)
 	invoices := keyhold.Handler[struct{}]{
