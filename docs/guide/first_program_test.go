@@ -101,11 +101,11 @@ func newcomer(t *testing.T) *shop {
 	return s
 }
 
-// freePorts gives two ports below those that the system gives out, so that nobody has them while the shop is down.
+// freePorts gives two ports below those that the system gives out, and that other tests draw, so that nobody has them while the shop is down.
 func freePorts(t *testing.T) (two [2]string) {
 	t.Helper()
 	for have := 0; have < len(two); {
-		port := strconv.Itoa(5_000 + rand.IntN(6_000))
+		port := strconv.Itoa(5_000 + rand.IntN(5_000))
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 		if err != nil {
 			continue
